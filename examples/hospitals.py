@@ -1,8 +1,8 @@
-"""Simulated patients with fever, of hospitals that measure differently: writes hospitals.csv and new_hospital.csv.
+"""Simulate patients with fever in hospitals with different measurements: writes hospitals.csv and new_hospital.csv.
 
-Each hospital has its own thermometers and analysers, which shift what is measured; its own habit of ordering lactate,
-which is missing otherwise; and somewhat other patients. What tells the diagnoses apart is the same everywhere.
-`python hospitals.py 3` writes three hospitals instead of six, for quick trials.
+Each hospital has its own devices, which shift the measurements; its own share of patients with a lactate measurement;
+and a different population of patients. The differences between diagnoses are the same in all hospitals. `python
+hospitals.py 3` writes three hospitals instead of six, for quick trials.
 """
 
 import csv
@@ -14,18 +14,18 @@ from datetime import date, timedelta
 HOSPITALS = ("aachen", "bonn", "essen", "kiel", "mainz", "trier")
 COLUMNS = ("patient", "arrived", "hospital", "age", "sex", "arrival", "temperature", "heart_rate")
 COLUMNS += ("crp", "leukocytes", "lactate", "diagnosis")
-# of temperature, heart rate, and logarithms of CRP, leukocytes and lactate
+# Means of temperature, heart rate, and logarithms of CRP, leukocytes and lactate.
 TYPICAL = {
     "viral": (38.3, 92, 3.0, 1.9, 0.2),
     "bacterial": (38.9, 98, 4.4, 2.5, 0.4),
     "sepsis": (39.0, 118, 5.0, 2.6, 1.3),
 }
 SPREAD = (0.5, 10, 0.6, 0.25, 0.3)
-HABITS = (0.45, 7, 0.7, 0.3, 0.25)  # how far the means of two hospitals lie apart, for reasons of their own
+HABITS = (0.45, 7, 0.7, 0.3, 0.25)  # standard deviations of the means between hospitals
 
 
 def patients(hospital, rows, seed):
-    """Rows of one hospital, whose habits follow from its seed."""
+    """Yield rows of one hospital; the seed determines its offsets."""
     rng = random.Random(seed)
     habits = [rng.gauss(0, size) for size in HABITS]
     orders_lactate, ill, older = rng.uniform(0.3, 0.9), rng.uniform(0.3, 0.5), rng.gauss(0, 5)
@@ -52,7 +52,7 @@ def patients(hospital, rows, seed):
 
 
 def write(path, rows, columns=COLUMNS):
-    """Write a table; None leaves a cell empty."""
+    """Write a table; None is an empty cell."""
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()

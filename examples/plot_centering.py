@@ -1,22 +1,22 @@
 """
-Which mean to subtract: source, target or recentered
-====================================================
+Source centering, target centering and recentering
+==================================================
 
-Kernel methods subtract a mean before they project. For the training data there is one choice; for a new domain there
-are two, and they can decide the result.
+Projections subtract a mean in the space of the kernel. For a new domain there are two options, and the choice can have
+a large effect.
 
-- ``centering="source"`` subtracts the mean of the training data. Each sample is transformed on its own, and nothing
-  about the new domain needs to be known.
-- ``centering="target"`` subtracts the mean of the batch, as Algorithm 1 of the CIDG paper does. Scores are then
-  **transductive**: unlabeled target data were used.
+- ``centering="source"`` subtracts the mean of the training data. Samples are transformed independently, and no data of
+  the new domain are needed.
+- ``centering="target"`` subtracts the mean of the batch, as in Algorithm 1 of the CIDG paper. Scores are then
+  **transductive**: they use unlabeled target data.
 - ``recenter(batch)`` estimates that mean once and returns a copy that transforms single samples.
 """
 
 # %%
-# Source against target centering
-# ------------------------------
-# The settings are those that :ref:`the first example <sphx_glr_gallery_plot_unseen_domain.py>` chose on its validation
-# domain. The sources are projected alike either way; the difference lies in the unseen domain.
+# Source and target centering
+# ---------------------------
+# The settings are those that :ref:`the first example <sphx_glr_gallery_plot_unseen_domain.py>` selected on its
+# validation domain. The source samples are projected in the same way in both cases; only the target domain differs.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
@@ -47,15 +47,15 @@ print(f"source centering (inductive):    {one_nn.score(Z_source, y_new):.1%}")
 print(f"target centering (transductive): {one_nn.score(Z_target, y_new):.1%}")
 
 # %%
-# The two projections of the unseen domain differ by a translation and by nothing else.
+# The two projections of the target domain differ by a translation only.
 shift = Z_source - Z_target
-print("one shift for all samples:", np.allclose(shift, shift[0]))
+print("same shift for all samples:", np.allclose(shift, shift[0]))
 
 # %%
 # Single samples of a new site
 # ----------------------------
-# A batch of one, centered on itself, would be all zeros, so ``centering="target"`` refuses it. ``recenter`` keeps the
-# mean of a batch and then takes samples one at a time.
+# A single sample cannot be centered on its own mean, so ``centering="target"`` raises an error. ``recenter`` stores the
+# mean of a batch and can then transform single samples.
 on_site = by_source.recenter(X_new)
 print("same as the whole batch:", np.allclose(on_site.transform(X_new[:1]), Z_target[:1]))
 try:
@@ -66,9 +66,9 @@ except ValueError as error:
 # %%
 # Label shift
 # -----------
-# The mean of a batch moves when the domain moves, which centering is meant to undo. It also moves for an innocent
-# reason: when the classes are mixed in other proportions. Target centering cannot tell the two apart. Here the batch
-# keeps every sample of class 1 but only five of class 2 and five of class 3.
+# The mean of a batch depends on the shift of the domain, which centering removes, and on the class proportions. Target
+# centering cannot distinguish the two. Here the batch contains all samples of class 1 but only five of class 2 and five
+# of class 3.
 kept = np.concatenate([np.flatnonzero(y_new == label)[:count] for label, count in ((1, 40), (2, 5), (3, 5))])
 Z_shifted = by_target.transform(X_new[kept])
 Z_balanced = Z_target[kept]
@@ -76,10 +76,10 @@ print(f"the 50 samples, mean of a balanced batch (transductive):  {one_nn.score(
 print(f"the 50 samples, mean of their own batch (transductive):   {one_nn.score(Z_shifted, y_new[kept]):.1%}")
 
 # %%
-# The picture
-# -----------
-# Hollow circles are the sources, filled triangles the unseen domain; crosses mark the mean of each. Under source
-# centering the whole unseen domain lies off to one side, three times as far away as the classes lie apart.
+# Plot
+# ----
+# Hollow circles are source samples, filled triangles the target domain; crosses are their means. With source centering
+# the whole target domain is displaced, by three times the distance between classes.
 COLORS = {1: "#0072B2", 2: "#D55E00", 3: "#009E73"}  # Okabe and Ito's, safe for color-blind readers
 
 panels = {

@@ -2,15 +2,15 @@
 Does invariance help on these data?
 ===================================
 
-:func:`unseen.compare` holds out each domain once. Every method chooses its settings on the others, is trained on them
-and classifies the one that was left out. The verdict pairs the best invariant method with the best plain one, sample by
-sample, and comes with an interval: few domains tell little, and it says so.
+:func:`unseen.compare` holds out each domain once. Every method selects its settings on the others, is trained on them
+and predicts the held-out domain. The verdict compares the best invariant method with the best plain classifier, paired
+by sample, with a confidence interval, which is wide for few domains.
 """
 
 # %%
-# Handwritten digits, turned by five angles
-# -----------------------------------------
-# A file of results is kept if ``results`` names one, and a comparison that was stopped goes on from there.
+# Handwritten digits, rotated by five angles
+# ------------------------------------------
+# With ``store``, results are written to a file, and an interrupted comparison continues from there.
 import matplotlib.pyplot as plt
 
 import unseen
@@ -29,15 +29,15 @@ comparison = unseen.compare(
 print(comparison)
 
 # %%
-# As a picture
-# ------------
-# One row for each method, one dot for each held-out domain. Open markers saw the unlabeled samples of the domain that
-# they are scored on: their scores are *transductive*.
+# Plot
+# ----
+# There is one row for each method and one dot for each held-out domain. Open markers are *transductive*: these methods
+# use unlabeled samples of the held-out domain.
 comparison.plot()
 plt.show()
 
 # %%
-# As a table
-# ----------
-# ``comparison.to_html("report.html")`` writes the page with everything in it.
+# Table
+# -----
+# ``comparison.to_html()`` returns a report with all results.
 print(comparison.frame().to_string(float_format="{:.3f}".format))

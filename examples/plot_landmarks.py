@@ -1,16 +1,16 @@
 """
-Landmarks, and what they miss
-=============================
+Landmarks and their approximation error
+=======================================
 
-A kernel matrix of a hundred thousand samples does not fit into memory. :class:`~unseen.PivotedNystroem` describes each
-sample by its kernel values with a few landmarks, and knows what it misses: ``trace_error_`` is computed, not estimated.
+A kernel matrix of a hundred thousand samples does not fit into memory. :class:`~unseen.PivotedNystroem` computes
+features of each sample from its kernel values with a few landmarks. ``trace_error_`` is the exact approximation error.
 """
 
 # %%
-# Two clouds, and a small cluster far away
-# ----------------------------------------
-# Landmarks that are drawn uniformly tend to overlook the cluster. Those of randomly pivoted Cholesky are drawn where
-# the ones before miss most, so it is found early.
+# Two clusters and a small distant one
+# ------------------------------------
+# Uniformly drawn landmarks often miss the small cluster. Those of randomly pivoted Cholesky are drawn where the
+# approximation error of the previous ones is large, so the cluster gets a landmark early.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.kernel_approximation import Nystroem, RBFSampler
@@ -35,25 +35,25 @@ for ax, (name, points) in zip(
 plt.show()
 
 # %%
-# The certificate
-# ---------------
-# What is missed of the trace of the kernel matrix, for growing numbers of features. Pivoted landmarks need no look at
-# the matrix to know it; for the others it is computed from the whole of it here.
+# Approximation error
+# -------------------
+# Relative error of the trace of the kernel matrix, for increasing numbers of features. ``trace_error_`` is known
+# without the full matrix; for the others, the error is computed from the full matrix.
 counts = [5, 10, 20, 40, 80]
-missed = {"random Fourier features": [], "uniform landmarks": [], "pivoted landmarks": [], "its certificate": []}
+errors = {"random Fourier features": [], "uniform landmarks": [], "pivoted landmarks": [], "trace_error_": []}
 for r in counts:
     fourier = RBFSampler(gamma=gamma, n_components=r, random_state=0).fit_transform(X)
-    missed["random Fourier features"].append(np.abs(K - fourier @ fourier.T).sum() / K.sum())
-    for name, made in (("uniform landmarks", Nystroem), ("pivoted landmarks", PivotedNystroem)):
-        fitted = made(n_components=r, gamma=gamma, random_state=0).fit(X)
+    errors["random Fourier features"].append(np.abs(K - fourier @ fourier.T).sum() / K.sum())
+    for name, feature_map in (("uniform landmarks", Nystroem), ("pivoted landmarks", PivotedNystroem)):
+        fitted = feature_map(n_components=r, gamma=gamma, random_state=0).fit(X)
         Z = fitted.transform(X)
-        missed[name].append(1 - np.sum(Z**2) / len(X))
-    missed["its certificate"].append(fitted.trace_error_)
+        errors[name].append(1 - np.sum(Z**2) / len(X))
+    errors["trace_error_"].append(fitted.trace_error_)
 
 fig, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
-for name, values in missed.items():
-    style = {"linestyle": "--", "marker": "s", "fillstyle": "none"} if "certificate" in name else {"marker": "o"}
+for name, values in errors.items():
+    style = {"linestyle": "--", "marker": "s", "fillstyle": "none"} if name == "trace_error_" else {"marker": "o"}
     ax.loglog(counts, values, label=name, **style)
-ax.set(xlabel="features", ylabel="missed of the kernel")
+ax.set(xlabel="features", ylabel="relative error of the kernel")
 ax.legend(frameon=False)
 plt.show()

@@ -1,16 +1,16 @@
 """
-Is this place like the others?
-==============================
+Novelty of a new domain
+=======================
 
-A model is only as good as the resemblance of the next place to those it knows. :class:`~unseen.shift.Novelty` measures,
-without labels, how far a batch lies from the sources, in units of how far these lie from each other. ``unseen predict``
-prints it with every new table.
+Held-out scores apply only to new domains that are similar to the training domains. :class:`~unseen.shift.Novelty`
+measures, without labels, the distance of a batch from the source domains, relative to the distances between these.
+``unseen predict`` prints it for every new table.
 """
 
 # %%
-# Digits that turn further and further
-# ------------------------------------
-# Learned from at 0 to 30 degrees; then batches at every angle up to 90.
+# Digits at increasing angles
+# ---------------------------
+# Train at 0 to 30 degrees, then evaluate batches at all angles up to 90 degrees.
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.svm import SVC
@@ -27,22 +27,23 @@ model = SVC(C=10, gamma="scale").fit(X[seen], data.target[seen])
 
 ratios, scores, far = [], [], []
 for name in data.domain_names:
-    own = data.domain == name
-    result = novelty.start().add(X[own]).result()
+    rows = data.domain == name
+    result = novelty.start().add(X[rows]).result()
     ratios.append(result.ratio)
     far.append(result.far)
-    scores.append(model.score(X[own], data.target[own]))
+    scores.append(model.score(X[rows], data.target[rows]))
     print(f"{name}: {result.text}")
 
 # %%
-# Novelty rises before anybody has a label, and accuracy falls. It does not say how much: a shift in a direction that no
-# classifier uses is novel, too, and harmless. It says when to look.
+# The novelty score increases with the angle, without labels, and the accuracy decreases. Novelty does not predict the
+# accuracy: a shift in a direction that a classifier does not use is also novel, but harmless. It shows when to check a
+# batch.
 fig, left = plt.subplots(figsize=(7, 3.8), layout="constrained")
 left.axvspan(-3, 33, color="0.92", zorder=0)
 left.plot(angles, ratios, "o-", color="C0")
 left.scatter(np.array(angles)[far], np.array(ratios)[far], s=90, facecolors="none", edgecolors="C0")
 left.set(xlabel="angle of the batch (gray: angles of the sources; rings: called far)", ylim=(0, None))
-left.set_ylabel("novelty, in distances between sources", color="C0")
+left.set_ylabel("novelty, relative to the source domains", color="C0")
 right = left.twinx()
 right.plot(angles, scores, "s--", color="C3")
 right.set_ylabel("accuracy of an SVM", color="C3")

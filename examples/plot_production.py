@@ -1,21 +1,19 @@
 """
-A year of new sites: never recenter, recenter, or retrain
-=========================================================
+Recentering and retraining a deployed model
+===========================================
 
-Eight sites have labeled patients, and each month a new one starts. Every site measures in its own way, which shifts
-all of its patients. In July and August something else happens: a new assay comes into use, and from then on the markers
-say something else about the diagnoses.
+A model is fitted on eight labeled sites, and each month there is a new site. Every site has its own shift of the
+measurements. In July and August a new assay is introduced, which changes the relation of the markers to the diagnoses.
 
 Three policies are compared. *Never recenter* uses the model as it was fitted. *Recenter* centers it on the first forty
-patients of a site, without their labels. *Recenter, and retrain on alarm* has forty further patients of each site
-checked by a person, and learns anew from the latest four sites when two or more in a row fall below what the forecast
-promised. :doc:`The tutorial on production </tutorials/production>` goes through one such year step by step; here are
-twenty.
+patients of a site, without their labels. *Recenter, and retrain on alarm* uses labels of forty further patients of each
+site and retrains on the latest four sites if at least two in a row are below the lower bound of the prediction
+interval. :doc:`A tutorial </tutorials/production>` describes one such year step by step; this example simulates twenty.
 """
 
 # %%
-# Sites, and a model of some of them
-# ----------------------------------
+# Sites and models
+# ----------------
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy import stats
@@ -25,16 +23,14 @@ from threadpoolctl import threadpool_limits
 from unseen import CIDG
 from unseen.shift import Novelty
 
-threadpool_limits(
-    1
-)  # hundreds of small fits: on a busy machine, two threads of BLAS wait for each other most of the time
+threadpool_limits(1)  # many small fits are slower with two threads of BLAS
 
-MARKERS = 2.5 * np.array([[1, 0, 0, 0.5], [0, 1, 0, -0.5], [0, 0, 1, 0]])  # what three diagnoses do to four markers
+MARKERS = 2.5 * np.array([[1, 0, 0, 0.5], [0, 1, 0, -0.5], [0, 0, 1, 0]])  # means of four markers for three diagnoses
 MONTHS = np.arange(1, 13)
 
 
 def new_site(rng, turned=0.0, rows=240):
-    """Patients and diagnoses of a site: where its devices put zero is its own affair."""
+    """Return patients and diagnoses of a site with a random offset."""
     y = rng.integers(3, size=rows)
     turn = np.eye(4)
     turn[:2, :2] = [[np.cos(turned), -np.sin(turned)], [np.sin(turned), np.cos(turned)]]
@@ -42,7 +38,7 @@ def new_site(rng, turned=0.0, rows=240):
 
 
 def learn(sites):
-    """A projection, a classifier behind it, and where the sites lie."""
+    """Fit a projection, a classifier and a novelty score."""
     X, y = (np.concatenate(parts) for parts in zip(*sites, strict=True))
     site = np.repeat(np.arange(len(sites)), [len(labels) for _, labels in sites])
     cidg = CIDG(gamma="0.1*median", ridge="0.1*scale").fit(X, y, sample_domain=site)
@@ -50,8 +46,8 @@ def learn(sites):
     return cidg, head, Novelty().fit(X, sample_domain=site)
 
 
-def at_least(sites):
-    """The lower end of a 95% prediction interval for the accuracy on one more site."""
+def lower_bound(sites):
+    """Return the lower end of a 95% prediction interval for the accuracy on a new site."""
     scores = []
     for k, (X, y) in enumerate(sites):
         cidg, head, _ = learn(sites[:k] + sites[k + 1 :])
@@ -63,13 +59,13 @@ def at_least(sites):
 # %%
 # Twelve months
 # -------------
-# A person checks forty patients of each site (*audited*); the other 160 are known to this simulation alone.
+# Labels of forty patients of each site are used for monitoring (*audited*); the other 160 for evaluation only.
 def year(seed):
-    """Accuracies of the three policies in each month, and the months in which the third one retrains."""
+    """Return accuracies of the three policies in each month, and the months in which the third one retrains."""
     rng = np.random.default_rng(seed)
     sites = [tuple(part[:80] for part in new_site(rng)) for _ in range(8)]
     fixed = current = learn(sites)
-    bound, below, alarms, scores = at_least(sites), 0, [], []
+    bound, below, alarms, scores = lower_bound(sites), 0, [], []
     for month in MONTHS:
         X, y = new_site(rng, turned=0.6 * np.clip(month - 6, 0, 2))
         first, audited, others = X[:40], slice(40, 80), slice(80, None)
@@ -96,10 +92,11 @@ for name, values in zip(("never recenter", "recenter", "retrain on alarm"), scor
     print(f"{name:<18} {values[:6].mean():.0%} until June, {values[6:].mean():.0%} after")
 
 # %%
-# The picture
-# -----------
-# Means over twenty years, with the middle half of them. Recentering is worth about ten points from the first month,
-# and nothing against a change of what the markers mean. Only labels show that, and only new training mends it.
+# Plot
+# ----
+# Means over twenty years, with the interquartile range. Recentering improves the accuracy by about ten points from the
+# first month, but does not help if the relation of markers and diagnoses changes. Only labels reveal this change, and
+# only retraining corrects it.
 COLORS = ("#0072B2", "#D55E00", "#009E73")  # Okabe and Ito's, safe for color-blind readers
 NAMES = ("never recenter", "recenter each site", "recenter, and retrain on alarm")
 

@@ -1,13 +1,13 @@
 """
-Chunks in any order give the answer of one pass
-===============================================
+Streaming: partial_fit in chunks
+================================
 
-All that a projection needs to know are counts, sums and one Gram matrix, and these add up: over chunks, files and
-machines. So ``partial_fit`` is exact, and memory does not grow with the rows.
+A projection on explicit features needs counts, sums and one Gram matrix, which are additive over chunks, files and
+machines. ``partial_fit`` is therefore exact, and memory does not depend on the number of rows.
 """
 
 # %%
-# Thirty thousand rows, once at a time and once in shuffled chunks.
+# Thirty thousand rows, at once and in shuffled chunks.
 import time
 
 import matplotlib.pyplot as plt
@@ -26,7 +26,7 @@ whole = CIDG(feature_map=landmarks, conditional_weight="scale").fit(X, y, sample
 Z = whole.transform(X[:500])
 
 # %%
-# The same projection from chunks of different sizes. The difference is rounding.
+# The same projection from chunks of different sizes. The differences are rounding errors.
 sizes, differences = [100, 300, 1000, 3000, 10_000], []
 for size in sizes:
     stream = CIDG(feature_map=landmarks, conditional_weight="scale")
@@ -38,9 +38,9 @@ for size in sizes:
 print({size: f"{difference:.1e}" for size, difference in zip(sizes, differences, strict=True)})
 
 # %%
-# Time grows with the rows
-# ------------------------
-# And memory not at all: after each chunk there are the same few matrices.
+# Time
+# ----
+# The time is proportional to the number of rows; memory is constant.
 counts, seconds = [2000, 4000, 8000, 16_000, 30_000], []
 for rows in counts:
     start = time.perf_counter()
@@ -53,7 +53,7 @@ for rows in counts:
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 left.loglog(sizes, differences, "o-")
 left.set(
-    xlabel="rows in a chunk", ylabel="largest relative difference", title="chunks against one pass", ylim=(1e-16, 1e-6)
+    xlabel="rows in a chunk", ylabel="largest relative difference", title="difference from one pass", ylim=(1e-16, 1e-6)
 )
 right.plot(counts, seconds, "o-")
 right.set(xlabel="rows", ylabel="seconds", title="time of a stream", ylim=(0, None), xlim=(0, None))

@@ -1,16 +1,15 @@
 """
-Classify a domain that was never seen
-=====================================
+Classify a new domain
+=====================
 
 The synthetic data of the CIDG paper (Li et al., AAAI 2018) have three classes in two dimensions. From domain to domain
-the classes move to the right and their proportions change. Domains 1 and 2 are the sources; domain 3 is the target,
-and none of its labels are used before the final score.
+the classes are shifted to the right and their proportions change. Domains 1 and 2 are the source domains; domain 3 is
+the target domain, whose labels are used for the final score only.
 
-Widths, weights and ridges are chosen on a fourth, labeled *validation* domain. Held-out samples of the sources cannot
-choose them: see :ref:`the example on choosing <sphx_glr_gallery_plot_choosing_weights.py>`.
+Kernel widths, weights and ridges are selected on a fourth, labeled *validation* domain. Held-out samples of the source
+domains are not suitable: see :ref:`the example on hyperparameters <sphx_glr_gallery_plot_choosing_weights.py>`.
 
-All target-centered scores are **transductive**: each new domain is centered on its own mean, for which its unlabeled
-samples were used.
+All target-centered scores are **transductive**: each new domain is centered on the mean of its unlabeled samples.
 """
 
 # %%
@@ -28,8 +27,8 @@ from unseen import CIDG, KFDA, ProjectionSearchCV
 from unseen.datasets import make_synthetic
 from unseen.model_selection import HeldOutDomains
 
-parser = argparse.ArgumentParser(description="Classify a synthetic domain that was never seen.")
-parser.add_argument("--save", metavar="FILE", default=None, help="save the picture instead of showing it")
+parser = argparse.ArgumentParser(description="Classify a new synthetic domain.")
+parser.add_argument("--save", metavar="FILE", default=None, help="file of the figure (default: show it)")
 options, _ = parser.parse_known_args()
 
 data = make_synthetic(validation_domain=True, random_state=0)
@@ -38,19 +37,19 @@ target = data.domain == "domain 3"
 X, y, domain = data.data[source], data.target[source], data.domain[source]
 
 # %%
-# Choose the settings on the validation domain
+# Select the settings on the validation domain
 # --------------------------------------------
-# Widths and ridges are multiples of the data's own scales. Only kernels wide enough to reach from one domain to the
-# next are in the grid. CIDG has the conventions of its authors' released code, ``norm_weight=1`` and
-# ``scaling="unit_norm"``; KFDA has no weights and gets the same widths and ridges. The search prefers, among settings
-# that tie, the larger ridge and then the larger weights.
+# Widths and ridges are multiples of scales of the data. The grid contains only kernels that are wide enough to relate
+# domains. CIDG uses the conventions of the code of its authors, ``norm_weight=1`` and ``scaling="unit_norm"``; KFDA has
+# no weights and uses the same widths and ridges. Among ties, the search selects the larger ridge and then the larger
+# weights.
 WIDTHS = {"gamma": ["0.003*median", "0.01*median", "0.03*median"]}
 RIDGES = {"ridge": ["1e-4*scale", "1e-2*scale", "scale", "100*scale"]}
 WEIGHTS = {"conditional_weight": [0, 1e3, 1e4, 1e5, 1e6], "prior_weight": [0, 1e3, 1e4, 1e5, 1e6]}
 
 
-def fitted(projection, grid):
-    """Choose on the validation domain, then fit on the two sources alone."""
+def select_and_fit(projection, grid):
+    """Select settings on the validation domain, then fit on the two source domains."""
     search = ProjectionSearchCV(projection, grid, cv=HeldOutDomains(["validation"]), refit=False)
     search.fit(data.data[~target], data.target[~target], sample_domain=data.domain[~target])
     return projection.set_params(**search.best_params_).fit(X, y, sample_domain=domain)
@@ -58,13 +57,13 @@ def fitted(projection, grid):
 
 released = {"norm_weight": 1, "scaling": "unit_norm"}
 with threadpool_limits(1):  # matrices of 200 x 200 are too small to share between threads
-    kfda = fitted(KFDA(centering="target"), {**WIDTHS, **RIDGES})
-    cidg = fitted(CIDG(**released, centering="target"), {**WIDTHS, **RIDGES, **WEIGHTS})
-    inductive = fitted(CIDG(**released), {**WIDTHS, **RIDGES, **WEIGHTS})
+    kfda = select_and_fit(KFDA(centering="target"), {**WIDTHS, **RIDGES})
+    cidg = select_and_fit(CIDG(**released, centering="target"), {**WIDTHS, **RIDGES, **WEIGHTS})
+    inductive = select_and_fit(CIDG(**released), {**WIDTHS, **RIDGES, **WEIGHTS})
 
 # %%
-# Score the unseen domain, once
-# -----------------------------
+# Score the target domain
+# -----------------------
 
 
 def accuracy(projection):
@@ -82,22 +81,22 @@ print(f"  KFDA, target centering (transductive)   {kfda_score:6.1%}")
 print(f"  CIDG, target centering (transductive)   {cidg_score:6.1%}")
 print(f"  CIDG, source centering (inductive)      {inductive_score:6.1%}")
 print(
-    f"CIDG settings, chosen on the validation domain: gamma = {cidg.gamma}, conditional_weight = "
+    f"CIDG settings, selected on the validation domain: gamma = {cidg.gamma}, conditional_weight = "
     f"{cidg.conditional_weight:g}, prior_weight = {cidg.prior_weight:g}, ridge = {cidg.ridge}"
 )
 
 # %%
 # Before and after
 # ----------------
-# Color is the class, shape the domain; the unseen domain is filled. On the left, the source sample nearest to any
-# target sample belongs to class 3. On the right, the unseen domain lies among the sources: class 1 to the left, class 2
-# to the right, class 3 at the bottom. What remains of the shift tilts its classes and lets some of them mix.
+# Colors are classes, shapes are domains; the target domain is filled. On the left, the source sample nearest to any
+# target sample belongs to class 3. On the right, the target domain is aligned with the source domains: class 1 on the
+# left, class 2 on the right, class 3 at the bottom. The remaining shift rotates its classes, and some of them overlap.
 COLORS = {1: "#0072B2", 2: "#D55E00", 3: "#009E73"}  # Okabe and Ito's, safe for color-blind readers
 MARKERS = {"domain 1": "o", "domain 2": "s", "domain 3": "^"}
 
 
 def draw(axes, features, domains, classes):
-    """Scatter samples, the unseen domain filled and on top."""
+    """Plot samples, with the target domain filled and on top."""
     for name, marker in MARKERS.items():
         for label, color in COLORS.items():
             points = features[(domains == name) & (classes == label)]

@@ -1,4 +1,4 @@
-"""What the documentation tells its readers to do can be done: tutorials from end to end, commands by their options."""
+"""The commands and tutorials of the documentation run: tutorials completely, other commands by their options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pages import Reader, blocks, commands, difference, mentioned, run
 from tiny_network import tiny_network
 from unseen.cli._app import app
 from unseen.datasets import make_synthetic
-from unseen.shift import _interpretation as _words
+from unseen.shift import _interpretation
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -44,7 +44,7 @@ def test_a_tutorial_does_what_it_shows(page, tmp_path, monkeypatch):
     for package in NEEDED.get(page.stem, []):
         pytest.importorskip(package, reason="the tutorial needs an extra")
     monkeypatch.chdir(tmp_path)
-    if page.stem == "photographs":  # which brings a network of its reader's own
+    if page.stem == "photographs":  # which needs a network
         tiny_network(tmp_path / "network.onnx")
     with config_context():
         Reader(page).follow()
@@ -63,22 +63,24 @@ def test_there_are_six_tutorials_and_each_is_in_the_list():
         assert f":doc:`{name}`" in listed
 
 
-def test_shown_output_may_leave_out_and_round_but_not_say_otherwise():
-    said = "Accuracy: 87.0%, 174 of 200 rows right\n│ ███ │ 85% │\nWrote later.csv"
-    assert difference("Accuracy: 86.5%, ... rows right\n┃ █ ┃ 85% ┃\nWrote later.csv", said) == ""
-    assert "87.0 where the page has 61.0" in difference("Accuracy: 61.0%, ...", said)
-    assert "other words" in difference("Accuracy: 87.0%, 174 of 200 rows wrong\n...", said)
-    assert "other words" in difference("Accuracy: 87.0%, 174 of 200 rows right", said)
+def test_shown_output_may_omit_and_round_but_not_differ():
+    output = "Accuracy: 87.0%, 174 of 200 rows right\n│ ███ │ 85% │\nWrote later.csv"
+    assert difference("Accuracy: 86.5%, ... rows right\n┃ █ ┃ 85% ┃\nWrote later.csv", output) == ""
+    assert "87.0 where the page has 61.0" in difference("Accuracy: 61.0%, ...", output)
+    assert "other words" in difference("Accuracy: 87.0%, 174 of 200 rows wrong\n...", output)
+    assert "other words" in difference("Accuracy: 87.0%, 174 of 200 rows right", output)
 
 
 def test_quotations_on_the_page_of_questions_are_texts_of_diagnose():
-    tree = ast.parse(Path(_words.__file__).read_text(encoding="utf-8"))
-    told = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    tree = ast.parse(Path(_interpretation.__file__).read_text(encoding="utf-8"))
+    texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     page = (DOCS / "problem.rst").read_text(encoding="utf-8")
     table = page[page.index("Text of the diagnosis") :]
     quotes = re.findall(r"\*([^*]+)\*", " ".join(re.findall(r"^   \* - (.+)$", table, flags=re.MULTILINE)))
     assert len(quotes) >= 18
-    missing = [part for quote in quotes for part in quote.split("...") if not any(part.strip() in one for one in told)]
+    missing = [
+        part for quote in quotes for part in quote.split("...") if not any(part.strip() in text for text in texts)
+    ]
     assert missing == []
 
 
@@ -89,14 +91,16 @@ def words_of(command):
     return shlex.split(re.sub(r"\$\w+", "1NN", command.text), comments=True)  # variables stand for names of methods
 
 
-def telling(pages, tells=commands):
-    """Every command of some pages once, with the page that tells it first."""
-    told = reversed([(page, command) for page in pages for command in tells(page)])
-    found = {shlex.join(words_of(command)): (page, command) for page, command in told}
-    return [pytest.param(command, id=f"{page.stem}: {command.text[:60]}") for page, command in reversed(found.values())]
+def collect(pages, find=commands):
+    """Every command of some pages once, with the first page that contains it."""
+    all_commands = reversed([(page, command) for page in pages for command in find(page)])
+    unique = {shlex.join(words_of(command)): (page, command) for page, command in all_commands}
+    return [
+        pytest.param(command, id=f"{page.stem}: {command.text[:60]}") for page, command in reversed(unique.values())
+    ]
 
 
-OURS = [one for one in telling(ALL) if one.values[0].text.startswith("unseen")]
+OURS = [one for one in collect(ALL) if one.values[0].text.startswith("unseen")]
 
 
 def parsed(words):
@@ -108,7 +112,7 @@ def parsed(words):
         return group.make_context("unseen", words, parent=context).params
 
 
-@pytest.mark.parametrize("command", [*OURS, *telling(ALL, mentioned)])
+@pytest.mark.parametrize("command", [*OURS, *collect(ALL, mentioned)])
 def test_a_command_has_options_that_exist(command):
     assert parsed(words_of(command)[1:])
 
@@ -118,7 +122,7 @@ def test_an_option_that_does_not_exist_is_noticed():
         parsed(["fit", "hospitals.csv", "--nonsense", "-o", "model.unseen"])
 
 
-@pytest.mark.parametrize("command", [one for one in telling(ALL) if one not in OURS])
+@pytest.mark.parametrize("command", [one for one in collect(ALL) if one not in OURS])
 def test_a_command_of_another_program_names_what_exists(command):
     words = words_of(command)
     if words[0] == "pip":
@@ -135,7 +139,7 @@ def test_a_command_of_another_program_names_what_exists(command):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with what the pages speak of, small: tables, parts, photographs, a network, models."""
+    """A folder with small versions of all files that pages use: tables, parts, photographs, a network, models."""
     folder = tmp_path_factory.mktemp("place")
     rng = np.random.default_rng(0)
     ill, hospital = np.tile(["ill", "well"], 24), np.repeat(["bonn", "leeds", "oslo"], 16)
@@ -188,7 +192,7 @@ def draw_photos(folder):
         tiny_network(folder / name)
 
 
-FEWER = {  # the same command for less: what it gives is not looked at here
+FASTER = {  # options that make a command faster; its results are not checked here
     "diagnose": {"--permutations": "19"},
     "compare": {"--methods": "1NN,KFDA", "--quick": None},
     "fit": {"--method": "logistic"},
@@ -196,8 +200,8 @@ FEWER = {  # the same command for less: what it gives is not looked at here
 }
 
 
-def not_here(command):
-    """Why a command cannot be run in a folder of small tables; its options are checked all the same."""
+def skip_reason(command):
+    """Why a command is not run in the folder of small tables; its options are still checked."""
     for reason, pattern in {
         "it serves a page until it is interrupted": r"^unseen explore(?!.*--json)",
         "it needs a cluster that runs already": r"--scheduler",
@@ -209,7 +213,7 @@ def not_here(command):
     return ""
 
 
-RUNNABLE = [one for one in telling(GUIDE) if one.values[0].text.startswith("unseen") and not not_here(one.values[0])]
+RUNNABLE = [one for one in collect(GUIDE) if one.values[0].text.startswith("unseen") and not skip_reason(one.values[0])]
 
 
 @pytest.mark.parametrize("command", RUNNABLE)
@@ -222,15 +226,15 @@ def test_a_command_of_the_guide_runs(command, place, monkeypatch):
         draw_photos(place)
     if words[1] == "predict" and not Path(words[2]).exists():
         unseen.fit("eleven_patients", "logistic").save(words[2])
-    less = {name: value for kind in FEWER if kind in words[1:3] for name, value in FEWER[kind].items()}
+    less = {name: value for kind in FASTER if kind in words[1:3] for name, value in FASTER[kind].items()}
     more = [word for name, value in less.items() if name not in words for word in (name, value) if word]
-    code, said = run([*words, *more])
-    assert code == 0, said
+    code, output = run([*words, *more])
+    assert code == 0, output
 
 
 def test_most_commands_of_the_guide_are_run():
-    told = [one for one in telling(GUIDE) if one.values[0].text.startswith("unseen")]
-    assert len(RUNNABLE) > len(told) / 2
+    in_guide = [one for one in collect(GUIDE) if one.values[0].text.startswith("unseen")]
+    assert len(RUNNABLE) > len(in_guide) / 2
 
 
 PYTHON = [
@@ -245,6 +249,6 @@ PYTHON = [
 def test_a_block_of_python_runs_or_at_least_could(block, place, monkeypatch):
     monkeypatch.chdir(place)
     code = compile(block.content, "a page", "exec")
-    if not re.search(r"\btorch\b", block.content):  # which is far too large to be asked for here
+    if not re.search(r"\btorch\b", block.content):  # which is too large to be a requirement of the tests
         draw_photos(place)
         exec(code, {})

@@ -70,7 +70,7 @@ def test_the_costs_of_an_ensemble_are_those_of_its_candidates():
     assert f"8 \\cdot {n_all}\\, n C" in costs
 
 
-def test_every_method_has_its_place_in_the_table_which_method():
+def test_every_method_is_in_the_table_which_method():
     page = read(GUIDE / "index.rst")
     table = page[page.index("Which method?\n---") : page.index("Selecting hyperparameters\n---")]
     first, *others = re.split(r"^   \* - ", table, flags=re.MULTILINE)[2:]  # after the title and the header
@@ -94,13 +94,13 @@ def test_plain_methods_are_all_named_on_their_page():
 def equations(page: str) -> list[tuple[str, str, str]]:
     """Labels of displayed equations, the paragraph before each, and the text up to the next one or the next heading."""
     parts = re.split(r"^(\.\. math::(?:.*\n|\n(?=   ))+?)(?=\n\S)", page, flags=re.MULTILINE)
-    found = []
+    result = []
     for before, equation, after in zip(parts[0:-2:2], parts[1::2], parts[2::2], strict=True):
         label = re.search(r"^   :label: ([\w-]+)$", equation, flags=re.MULTILINE)
         heading = re.search(r"^.+\n[-~]{3,}$", after, flags=re.MULTILINE)
-        told = after[: heading.start()] if heading else after
-        found.append((label[1] if label else "", before.strip().split("\n\n")[-1], told))
-    return found
+        text = after[: heading.start()] if heading else after
+        result.append((label[1] if label else "", before.strip().split("\n\n")[-1], text))
+    return result
 
 
 @pytest.mark.parametrize("name", MATHEMATICS)
@@ -140,7 +140,7 @@ def test_every_function_of_the_ensemble_is_on_its_page():
 
 
 @pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
-def test_a_decision_says_why_and_what_it_rests_on(path):
+def test_a_decision_has_the_same_sections_and_evidence_that_exists(path):
     text = read(path)
     heads = re.findall(r"^(.+)\n-+$", text, flags=re.MULTILINE)
     assert heads == ["Context", "Decision", "Consequences", "Evidence"]
@@ -158,19 +158,19 @@ def test_files_that_decisions_name_exist(path):
         assert (ROOT / file).exists() or (ROOT / "src" / "unseen" / file).exists(), file
 
 
-def test_the_picture_of_the_audit_is_small_enough_for_the_repository():
+def test_the_plot_of_the_audit_is_small_enough_for_the_repository():
     assert (DOCS / "_static" / "audit.png").stat().st_size < 150_000
 
 
-def test_what_the_pages_say_of_the_audit_is_what_it_found():
+def test_numbers_of_the_audit_on_pages_are_those_of_its_table():
     with (DOCS / "testing" / "audit.csv").open(encoding="utf-8", newline="") as file:
         rows = {row["Claim"]: row for row in csv.DictReader(file)}
     digits = {claim: float(row["Measured"]) for claim, row in rows.items() if "correct digits of" in claim}
     assert len(digits) == 12
     assert 10 <= min(digits.values()) < 11
     assert 9 <= float(rows["By Cholesky: correct digits, where it is used"]["Measured"]) < 10
-    told = [row["From"] for claim, row in rows.items() if claim.endswith("of eigenvalues")]
-    settings, lost = (sum(int(re.search(what, text)[1]) for text in told) for what in (r"of (\d+) s", r"in (\d+)$"))
+    sources = [row["From"] for claim, row in rows.items() if claim.endswith("of eigenvalues")]
+    settings, lost = (sum(int(re.search(what, text)[1]) for text in sources) for what in (r"of (\d+) s", r"in (\d+)$"))
     for page in ("mathematics.rst", "decisions/plus_signs.rst"):
         text = " ".join(read(DOCS / page).split())
         assert "ten digits or more" in text
