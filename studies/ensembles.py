@@ -5,7 +5,7 @@ pass of the engine asks all candidates about the held-out sources and about the 
 class skew of 80 to 20; everything else is a reading of these votes by the code that `UnseenClassifier` reads them by.
 Rows go to a JSON-lines file task by task, so a run that was stopped continues where it was.
 
-    python -m studies.ensembles --data ../shared/data --names rotated_digits gvhd --output pooling.jsonl
+    python -m studies.ensembles --data ../shared/data --names rotated_digits gvhd --output ensembles.jsonl
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Answers:
             trials.splits,
             EvaluationConfig(),
             with_decision_scores="all",
-            resampled=trials.resampled,
+            resampled=trials.skewed_positions,
         )
         self.ballot = OutOfDomainPredictions.from_predictions(self.candidates, task.sources, trials, said)
         n, both = len(task.sources), task.samples  # of which the target comes last
@@ -216,7 +216,7 @@ class Answers:
         """What was asked of prediction sets, how often they hold the truth on the target, and how large they are."""
         m, truth = len(self.task.held_out), self.task.unseen.codes
         coverage = min(COVERAGE, m / (m + 1))
-        sets = pooling.sets.sets(self.on_target(pooling)[0], coverage)
+        sets = pooling.conformal_sets.sets(self.on_target(pooling)[0], coverage)
         return [coverage, float(sets[np.arange(len(truth)), truth].mean()), float(sets.sum(axis=1).mean())]
 
 

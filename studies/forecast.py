@@ -19,7 +19,7 @@ from unseen.datasets import load_rotated_digits
 from unseen.study import Protocol, Row, make_tasks, run
 from unseen.utils.samples import Samples
 
-from .pooling import load
+from .ensembles import load
 
 NAMES = ("rotated_digits", "office_caltech_surf", "office_caltech_efflite0", "rotated_mnist", "gvhd", "toy")
 TABULAR = ("gvhd", "toy")  # measurements in units of their own

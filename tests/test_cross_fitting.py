@@ -47,7 +47,7 @@ def random_votes(rng, candidates, trials, codes, skill):
     """Votes with some skill, of each candidate on each split; inductive ones do not vote on what is drawn again."""
     said = []
     for (j, candidate), (at, (_, test)) in product(enumerate(candidates), enumerate(trials.splits)):
-        if candidate.transductive or at not in trials.resampled:
+        if candidate.transductive or at not in trials.skewed_positions:
             own = skill * (1 + candidate.transductive) * np.eye(N_CLASSES)[codes[test]]
             cast = (1 + j) * (own + rng.normal(size=(len(test), N_CLASSES)))  # on scales of their own
             said.append(Prediction(j, at, cast.argmax(axis=1), {"decision_scores": cast}))

@@ -312,8 +312,10 @@ def ballot(n_domains, votes, X=None, n=200):
     said = [
         Prediction(j, at, p.argmax(axis=1), {"decision_scores": np.log(p)})
         for j, at in product(range(2), range(len(trials.splits)))
-        if j or at not in trials.resampled
-        for p in [votes(j, at not in trials.resampled, trials.splits[at][1] % n)]  # every other is of the second class
+        if j or at not in trials.skewed_positions
+        for p in [
+            votes(j, at not in trials.skewed_positions, trials.splits[at][1] % n)
+        ]  # every other is of the second class
     ]
     return OutOfDomainPredictions.from_predictions(candidates, samples, trials, said)
 
@@ -336,7 +338,7 @@ def test_trials_hold_out_again_what_was_held_out():
             again = found.trials.splits[found.trials.position(k, b)]
             assert again[0] is train
             np.testing.assert_array_equal(again[1], test[rows])
-            assert (found.trials.position(k, b) in found.trials.resampled) == (b > 0)
+            assert (found.trials.position(k, b) in found.trials.skewed_positions) == (b > 0)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from unseen.kernels import _size_plan as _plan
 from unseen.model_selection import EvaluationConfig, evaluate_candidates
 from unseen.model_selection import _split_evaluation as _asking
 from unseen.model_selection._split_evaluation import (
-    MIN_PROBABILITY,
+    SMALLEST_PROBABILITY,
     FeatureStage,
     Prediction,
     apply_scorer,
@@ -67,9 +67,9 @@ def test_votes_are_decisions_or_logarithms_of_probabilities_or_labels():
     np.testing.assert_allclose(decision_scores(linear, X, None, classes), linear.decision_function(X))
     bayes = GaussianNB().fit(X, SAMPLES.y)
     np.testing.assert_allclose(
-        decision_scores(bayes, X, None, classes), np.log(np.maximum(bayes.predict_proba(X), MIN_PROBABILITY))
+        decision_scores(bayes, X, None, classes), np.log(np.maximum(bayes.predict_proba(X), SMALLEST_PROBABILITY))
     )
-    assert decision_scores(bayes, 1e3 * X, None, classes).min() == np.log(MIN_PROBABILITY)
+    assert decision_scores(bayes, 1e3 * X, None, classes).min() == np.log(SMALLEST_PROBABILITY)
 
     class Labels(ClassifierMixin, BaseEstimator):
         classes_ = classes

@@ -45,6 +45,7 @@ _SUBMODULES = (
     "distributed",
     "exceptions",
     "images",
+    "metrics",
     "models",
     "report",
     "model_selection",

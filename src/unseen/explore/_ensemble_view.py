@@ -89,7 +89,7 @@ def make_ensemble_view(session: Session, held_out: str) -> Iterator[EnsembleView
         trials.splits,
         EvaluationConfig(session.preparation),
         with_decision_scores="all",
-        resampled=trials.resampled,
+        resampled=trials.skewed_positions,
     )
     for prediction in evaluation:
         predictions.append(prediction)

@@ -32,20 +32,26 @@ from ._calibration import (
     softmax,
 )
 from ._candidate import Candidate
-from ._comparison import CandidateResult, best_by_variant, forecast, restrict_results, select_result
+from ._comparison import (
+    KINDS_BY_SIMPLICITY,
+    CandidateResult,
+    best_by_variant,
+    forecast,
+    restrict_results,
+    select_result,
+)
 from ._conformal import ConformalSets
 from ._cross_fitting import CrossFittingFolds
 from ._ensemble import EnsembleClassifier
 from ._ensemble_weights import average_members, fit_ensemble_weights, prune_weights
 from ._metrics import Scoring, metric_range
 from ._smoothing import SMOOTHING_STRENGTHS, neighbor_graph, smooth_probabilities
-from ._split_evaluation import MIN_PROBABILITY, Prediction
+from ._split_evaluation import SMALLEST_PROBABILITY, Prediction
 from ._trial_splits import TrialSplits
 from ._validation import Scorer, Split, best_index, score_predictions, tabulate_scores
 
 INDUCTIVE_ENSEMBLE = "ensemble of inductive models"
 FULL_ENSEMBLE = "ensemble of all models"
-KINDS = ("plain", "inductive", "transductive")  # from simple to demanding
 ScoresBySplit = Mapping[tuple[int, int], Array]  # decision scores by candidate and split
 
 
@@ -581,7 +587,7 @@ class OutOfDomainPredictions:
 
     def _kind(self, mask: Mask) -> str:
         kinds = {self.candidates[j].kind for j in np.flatnonzero(mask).tolist()}
-        return max(kinds, key=KINDS.index)
+        return max(kinds, key=KINDS_BY_SIMPLICITY.index)
 
     def _member_probabilities(self, k: int, betas: Array | None = None, fold: int | None = None) -> Array:
         """Probabilities (J, n_k, C) of all candidates for a part as it is; 0 for candidates without predictions.
@@ -683,6 +689,6 @@ def _cross_fit_temperatures(
 
 def _as_responses(P: Array, classes: Labels) -> dict[str, Any]:
     """Probabilities in every form that a scorer may require."""
-    logits = np.log(np.maximum(P, MIN_PROBABILITY))
+    logits = np.log(np.maximum(P, SMALLEST_PROBABILITY))
     decisions = logits[:, 1] - logits[:, 0] if len(classes) == 2 else logits
     return {"predict_proba": P, "decision_function": decisions, "classes_": classes}

@@ -136,7 +136,7 @@ def select_model(
     tests_skewed = options.ensemble and options.transductive
     trials = TrialSplits.from_splits(samples, splits, skewed=tests_skewed)
     predictions = evaluate_candidates(
-        candidates, samples, trials.splits, config, with_decision_scores="all", resampled=trials.resampled
+        candidates, samples, trials.splits, config, with_decision_scores="all", resampled=trials.skewed_positions
     )
     out_of_domain = OutOfDomainPredictions.from_predictions(
         candidates, samples, trials, predictions, config.scoring, config.balance

@@ -404,7 +404,6 @@ for _method in (
         in_ensemble=True,
         description="a support vector machine with an RBF kernel",
     ),
-    # Model files do not store trees: compiled code follows their node indices without checking them.
     Method(
         "extra trees",
         "plain",

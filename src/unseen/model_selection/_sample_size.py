@@ -108,6 +108,8 @@ def explain_missing_interval(
     width = f"±{as_text(half_width)}"
     if n_needed is None:
         return f"No prediction interval is shown: {reason}, so that it is wider than {width} for any number of domains"
+    # The interval is that of a transformed scale, on which it may be wider than the normal approximation here.
+    n_needed = max(n_needed, n_domains + 1)
     return (
         f"More domains are needed: {reason}, so that a {level:.0%} prediction interval of {width} needs {n_needed} "
         "domains"

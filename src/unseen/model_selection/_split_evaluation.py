@@ -63,7 +63,7 @@ PREDICTS_HIGHEST_SCORE = (
     LinearSVC,
     RidgeClassifier,
 )  # predict the class with the highest score
-MIN_PROBABILITY = 1e-30  # replaces a probability of 0, which rounding may give to classes of the training data
+SMALLEST_PROBABILITY = 1e-30  # replaces a probability of 0, which rounding may give to classes of the training data
 IndexedCandidate = tuple[int, Candidate]
 RequestedResponses = (
     tuple[str, ...] | Callable[..., float]
@@ -398,7 +398,7 @@ def decision_scores(model: Any, X: Any, codes: Ints | None, classes: Labels) -> 
         # With two classes the decision value is the difference of their scores.
         S = np.column_stack([-S, S]) / 2 if S.ndim == 1 else S
     elif hasattr(model, "predict_proba"):
-        S = np.log(np.maximum(model.predict_proba(X), MIN_PROBABILITY))
+        S = np.log(np.maximum(model.predict_proba(X), SMALLEST_PROBABILITY))
     else:
         predicted = encode_predictions(model.predict(X), classes, X.shape[0]) if codes is None else codes
         return np.eye(len(classes))[predicted]

@@ -57,7 +57,7 @@ class TrialSplits:
         return cls(list(natural), batch_rows, folds, make_nested_splits(samples, natural, folds))
 
     @cached_property
-    def skewed(self) -> list[Split]:
+    def skewed_splits(self) -> list[Split]:
         """Splits that hold out skewed batches, part by part."""
         return [
             (train, test[batch])
@@ -68,12 +68,12 @@ class TrialSplits:
     @cached_property
     def splits(self) -> list[Split]:
         """All splits: natural ones, then skewed ones, then nested ones."""
-        return [*self.natural, *self.skewed, *self.nested.values()]
+        return [*self.natural, *self.skewed_splits, *self.nested.values()]
 
     @property
-    def resampled(self) -> frozenset[int]:
+    def skewed_positions(self) -> frozenset[int]:
         """Positions of the splits that hold out skewed batches."""
-        return frozenset(range(len(self.natural), len(self.natural) + len(self.skewed)))
+        return frozenset(range(len(self.natural), len(self.natural) + len(self.skewed_splits)))
 
     def position(self, part: int, batch: int) -> int:
         """Position of a batch of a part among all splits."""
@@ -84,7 +84,7 @@ class TrialSplits:
     @cached_property
     def nested_positions(self) -> dict[tuple[int, int], int]:
         """Positions of nested splits among all splits, by fold and part."""
-        first = len(self.natural) + len(self.skewed)
+        first = len(self.natural) + len(self.skewed_splits)
         return {key: first + i for i, key in enumerate(self.nested)}
 
 

@@ -45,7 +45,7 @@ def fit(
     label, domain, group, unlabeled, dates, categories, max_per_domain
         The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
-        See :func:`unseen.tables.preprocessor`.
+        See :func:`unseen.tables.make_preprocessor`.
     transductive : bool, default=False
         Whether models, and smoothing, that need batches of each new domain may be used. With False the prediction of a
         row does not depend on the other rows.

@@ -130,7 +130,7 @@ def fit_table(
         classifier of your own such as ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. Several methods form
         an ensemble; of a single one the best settings are selected.
     scale : {"standardize", "l2", "none"}, default="standardize"
-        See `unseen.tables.preprocessor`.
+        See `unseen.tables.make_preprocessor`.
     transductive : bool, default=False
         Whether models, and smoothing, that need batches of each new domain may be used. With False the prediction of a
         row does not depend on the other rows.

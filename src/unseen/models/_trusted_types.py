@@ -412,8 +412,8 @@ def _check_columns(transformer: ColumnTransformer) -> None:
     _require(transformer, columns=bool(uses.max(initial=0) <= 1))
 
 
-def _check_pool(pool: EnsembleClassifier) -> None:
-    """No compiled code here: but a member without a weight would take part, or not, by accident."""
+def _check_ensemble(pool: EnsembleClassifier) -> None:
+    """Raise ValueError unless members, weights and temperatures of an ensemble have matching lengths and valid values."""
     n = len(pool.members_)
     _require(
         pool,
@@ -435,6 +435,6 @@ CHECKS: dict[type, Callable[[Any], None]] = {
     ColumnTransformer: _check_columns,
     KNeighborsClassifier: _check_neighbors,
     OneHotEncoder: _check_encoder,
-    EnsembleClassifier: _check_pool,
+    EnsembleClassifier: _check_ensemble,
     SVC: _check_svc,
 }

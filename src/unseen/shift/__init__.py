@@ -5,7 +5,12 @@
 `tables` and `report`.
 """
 
+from ._column_audit import audit_columns
+from ._column_shift import measure_column_shift
 from ._diagnose import ClassShift, Diagnosis, Shift, diagnose
+from ._new_columns import compare_columns, summarize_columns
 from ._novelty import Novelty, NoveltyResult
 
 __all__ = ["ClassShift", "Diagnosis", "Novelty", "NoveltyResult", "Shift", "diagnose"]
+# Not yet part of the commands and reports.
+__all__ += ["audit_columns", "compare_columns", "measure_column_shift", "summarize_columns"]

@@ -325,7 +325,7 @@ def _validate(
     resampled: list[Split] = []
     if ensemble_candidates:
         splits += problem.trials.nested.values()
-        resampled = problem.trials.skewed
+        resampled = problem.trials.skewed_splits
     new_scores, decision_scores = evaluate_validation(
         tuple(candidates.values()),
         problem.samples,
