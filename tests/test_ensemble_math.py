@@ -313,9 +313,8 @@ def ballot(n_domains, votes, X=None, n=200):
         Prediction(j, at, p.argmax(axis=1), {"decision_scores": np.log(p)})
         for j, at in product(range(2), range(len(trials.splits)))
         if j or at not in trials.skewed_positions
-        for p in [
-            votes(j, at not in trials.skewed_positions, trials.splits[at][1] % n)
-        ]  # every other is of the second class
+        # Every other row is of the second class.
+        for p in [votes(j, at not in trials.skewed_positions, trials.splits[at][1] % n)]
     ]
     return OutOfDomainPredictions.from_predictions(candidates, samples, trials, said)
 

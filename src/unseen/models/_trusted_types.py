@@ -413,7 +413,7 @@ def _check_columns(transformer: ColumnTransformer) -> None:
 
 
 def _check_ensemble(pool: EnsembleClassifier) -> None:
-    """Raise ValueError unless members, weights and temperatures of an ensemble have matching lengths and valid values."""
+    """Raise ValueError unless members, weights and temperatures of an ensemble match and have valid values."""
     n = len(pool.members_)
     _require(
         pool,
