@@ -19,6 +19,7 @@ def noise(seed):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Every prediction set contains all:UserWarning")  # as they should on noise
 @pytest.mark.parametrize("transductive", [False, True], ids=["inductive", "transductive"])
 def test_on_noise_scores_are_at_chance_steps_are_not_accepted_and_sets_cover(transductive):
     """About two minutes for inductive models, and three for all."""
