@@ -147,7 +147,7 @@ BAD = {
     ),
     "no new table": ("predict plain.unseen none.csv -o o.csv", "does not exist"),
     "wrong ending": ("predict plain.unseen new.csv -o o.xlsx", "o.xlsx should end in .csv or .parquet"),
-    "over its own input": ("predict plain.unseen new.csv -o ./new.csv", "would replace what is read"),
+    "over its own input": ("predict plain.unseen new.csv -o ./new.csv", "would replace an input file"),
     "onto a folder": ("predict plain.unseen new.csv -o folder.csv", "is a folder. Pass the name of a file"),
     "no center to move": ("predict plain.unseen new.csv -o o.csv --center target", "this model has none"),
     "unknown center": ("predict plain.unseen new.csv -o o.csv --center moon", "'moon' is not one of"),
