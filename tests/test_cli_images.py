@@ -121,10 +121,7 @@ def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (
-            ["photos"],
-            "Photographs in DOMAIN/CLASS/ folders need an ONNX network to extract features (unseen.images.extract, or --model)",
-        ),
+        (["photos"], "need an ONNX network to extract features (unseen.images.extract, or --model)"),
         (["--model", "tiny.onnx"], "Missing argument 'DATA'"),
         (["photos", "--model", "tiny.onnx", "--label", "cat"], "apply to tables, not to photographs"),
         (["photos", "--output-name", "fc6"], "--output-name cannot be used without --model"),
