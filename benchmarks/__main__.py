@@ -19,5 +19,5 @@ SUITES = (
     "peers",
 )
 
-if __name__ == "__main__":  # parallel that a suite spawns import this file
+if __name__ == "__main__":  # processes that a suite spawns import this file
     sys.exit(run("benchmarks", SUITES, sys.argv[1:]))
