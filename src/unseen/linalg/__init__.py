@@ -4,6 +4,7 @@ A method is a `ScatterProblem` over contrasts of cell means. The solver contains
 package imports NumPy and SciPy only.
 """
 
+from ._cell_noise import shrink_cell_means, spectrum_cell_gram, subtract_cell_noise
 from ._cell_statistics import (
     Array,
     CellStatistics,
@@ -24,6 +25,7 @@ from ._cell_statistics import (
     product,
 )
 from ._eigenproblem import (
+    CellCorrection,
     IndefiniteKernelError,
     ScatterProblem,
     SingularProblemError,
@@ -58,6 +60,7 @@ from ._scatters import (
 
 __all__ = [
     "Array",
+    "CellCorrection",
     "CellStatistics",
     "Gram",
     "IndefiniteKernelError",
@@ -98,8 +101,11 @@ __all__ = [
     "product",
     "residuals",
     "scatter_traces",
+    "shrink_cell_means",
     "solve",
     "solve_with_total",
+    "spectrum_cell_gram",
+    "subtract_cell_noise",
     "whiten_by_cholesky",
     "whiten_by_eigh",
 ]

@@ -33,6 +33,7 @@ MIN_DENOMINATOR_EIGENVALUE = 1e-8
 # Relative difference up to which eigenvalues count as equal in the check that Lanczos iterations have missed none. Any
 # of the eigenvalues that are equal to the smallest requested one is correct.
 EIGENVALUE_TOLERANCE = 1e-9
+CellCorrection = Literal["none", "unbiased", "shrink"]
 MIN_LANCZOS_SIZE = 200  # number of eigenvalues of the Gram matrix from which Lanczos iterations can be faster
 
 
@@ -57,6 +58,10 @@ class ScatterProblem:
     is_symmetric : bool
         Whether the eigenproblem is symmetric, as the solvers of this module require. A method with another eigenproblem
         supplies its own solver.
+    n_noisy : int
+        Number of penalties, the first ones, that are scatters between domains and that `cell_correction` corrects.
+    cell_correction : {"none", "unbiased", "shrink"}
+        How the sampling error of cell means in these penalties is corrected (see :mod:`._cell_noise`).
     """
 
     numerator: Array
@@ -66,6 +71,8 @@ class ScatterProblem:
     norm_weight: float = 0.0
     total_weight: float = 0.0
     is_symmetric: bool = True
+    n_noisy: int = 0
+    cell_correction: CellCorrection = "none"
 
     @property
     def is_low_rank(self) -> bool:
