@@ -121,8 +121,15 @@ class ProjectionProblem:
 
     def solve(self, varying: Spectrum, whitened: WhitenedProblem) -> Solution:
         """Return all components, from the result of `whiten`; the spectrum must be complete."""
-        shrunk = self._shrink_cells(*spectrum_cell_gram(varying))
-        return shrunk._solve_whitened(varying, whitened)
+        with self._explain_singularity():
+            problem = self.correct_cells(varying, whitened)
+            return self.solver(varying, whitened, problem, self.counts, self.max_components)
+
+    def correct_cells(self, varying: Spectrum, whitened: WhitenedProblem) -> ScatterProblem:
+        """Return the scatters, corrected for the sampling error of cell means if that was requested."""
+        if self.scatter_problem.cell_correction == "shrink":
+            return self._shrink_cells(*spectrum_cell_gram(varying)).scatter_problem
+        return self._subtract_noise(whitened)
 
     def _solve_whitened(self, varying: Spectrum, whitened: WhitenedProblem) -> Solution:
         with self._explain_singularity():
