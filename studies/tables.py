@@ -339,7 +339,7 @@ def write_tables(rows: list[dict[str, Any]], path: Path) -> None:
     for kind, names, methods in (("tables", TABLES, TABLE_METHODS), ("arrays", ARRAYS, ARRAY_METHODS)):
         here = [row for row in rows if row["data"] in names]
         if here:
-            write_by_set(here, methods, path.with_name(f"{path.stem}_{kind}.csv"))
+            write_by_set(here, methods, path.with_name(f"{kind}_by_set.csv"))
 
 
 def write_by_set(rows: list[dict[str, Any]], methods: Sequence[str], path: Path) -> None:
@@ -416,7 +416,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = read_rows(options.output, design)
     print_summary(rows, TABLES, TABLE_METHODS)
     print_summary(rows, ARRAYS, ARRAY_METHODS)
-    if options.earlier.exists():
+    if options.earlier.exists() and design == FULL:  # a trial has other rows
         for (data, method), values in earlier_differences(rows, options.earlier).items():
             change = f"{np.mean(values):+.2f} ({standard_error(values):.2f})"
             print(f"{data}, {method}: accuracy minus that in {options.earlier.name}: {change}, {len(values)} tasks")
