@@ -30,7 +30,7 @@ GRIDS: dict[str, dict[str, list[Any]]] = {
     "gradient boosting": {"classifier__learning_rate": [0.03, 0.1], "classifier__max_leaf_nodes": [5, 31]},
 }
 N_TREES = 500
-MAX_FOLDS = 10
+MAX_FOLDS = 15
 # A forest gives probabilities of exactly 0. Without a floor, one such row would decide the log loss of a domain.
 PROBABILITY_FLOOR = 1e-3
 
