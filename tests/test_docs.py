@@ -206,6 +206,15 @@ def test_the_contributing_page_lists_every_target_of_the_makefile():
     assert sorted(listed) == sorted(targets)
 
 
+def test_continuous_integration_runs_make_and_nothing_else():
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    run = re.findall(r"^ *(?:- run|entry): (.+)$", workflow + hooks, flags=re.MULTILINE)
+    assert {"make test", "make lint", "make types", "make docs"} <= set(run)
+    assert {command.removeprefix("make ") for command in run} <= set(targets)
+
+
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.rst"])
 def test_files_that_guides_name_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
