@@ -258,7 +258,7 @@ def test_the_mathematics_page_names_what_differs_in_the_released_cidg():
 
 def test_the_page_on_the_cidg_paper_says_what_the_equations_reach_on_the_authors_draw():
     text = " ".join((DOCS / "results" / "cidg_paper.rst").read_text(encoding="utf-8").split())
-    for part in ("unseen reproduce synthetic --draw", "91.67", "87.50", "93.33", "81.67", "86.67", "88.33", "85.00"):
+    for part in ("unseen reproduce synthetic --data", "91.67", "87.50", "93.33", "81.67", "86.67", "88.33", "85.00"):
         assert part in text
 
 
