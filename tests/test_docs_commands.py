@@ -202,7 +202,7 @@ def draw_photos(folder):
 FASTER = {  # options that make a command faster; its results are not checked here
     "diagnose": {"--permutations": "19"},
     "compare": {"--methods": "1NN,KFDA", "--quick": None},
-    "fit": {"--methods": "logistic"},
+    "fit": {"--methods": "logistic", "--overwrite": None},
     "folder": {"--methods": "1NN,KFDA", "--quick": None},
 }
 
