@@ -30,7 +30,7 @@ GRIDS: dict[str, dict[str, list[Any]]] = {
     "gradient boosting": {"classifier__learning_rate": [0.03, 0.1], "classifier__max_leaf_nodes": [5, 31]},
 }
 N_TREES = 500
-MAX_FOLDS = 10
+MAX_FOLDS = 15
 # A forest gives probabilities of exactly 0. Without a floor, one such row would decide the log loss of a domain.
 PROBABILITY_FLOOR = 1e-3
 
@@ -90,6 +90,7 @@ def fit_baseline(
     domain: np.ndarray,
     *,
     n_trees: int = N_TREES,
+    max_folds: int = MAX_FOLDS,
     n_jobs: int | None = None,
 ) -> Any:
     """Fit a baseline to the rows of source domains, with hyperparameters selected on held-out source domains."""
@@ -97,6 +98,6 @@ def fit_baseline(
     if name not in GRIDS:
         return pipeline.fit(X, y)
     # With as many folds as domains, each fold is one domain.
-    cv = GroupKFold(min(len(np.unique(domain)), MAX_FOLDS))
+    cv = GroupKFold(min(len(np.unique(domain)), max_folds))
     search = GridSearchCV(pipeline, GRIDS[name], scoring=score_negative_log_loss, cv=cv, n_jobs=n_jobs)
     return search.fit(X, y, groups=domain)

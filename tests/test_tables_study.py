@@ -247,8 +247,7 @@ def test_the_search_holds_out_each_domain_and_selects_by_log_loss(small_table, m
             pipeline, X, y, groups=domain, cv=LeaveOneGroupOut(), scoring=baselines.score_negative_log_loss
         )
         assert mean == pytest.approx(scores.mean(), rel=1e-6)
-    monkeypatch.setattr(baselines, "MAX_FOLDS", 2)
-    assert baselines.fit_baseline("logistic regression", X, y, domain).n_splits_ == 2
+    assert baselines.fit_baseline("logistic regression", X, y, domain, max_folds=2).n_splits_ == 2
 
 
 def test_an_unknown_baseline_is_an_error(small_table):
