@@ -236,14 +236,14 @@ def test_values_of_a_grid_are_written_shortly(value, text):
 def test_every_contender_has_a_row_with_its_name_kind_and_numbers(model):
     display = LeaderboardDisplay.from_classifier(model)
     names = [label.get_text() for label in display.ax_.get_yticklabels()]
-    assert names == [row["model"] for row in model.leaderboard_]
+    assert names == [row.model for row in model.leaderboard_]
     (right,) = display.ax_.child_axes
     for label, row in zip(right.get_yticklabels(), model.leaderboard_, strict=True):
         text = label.get_text()
         assert f"{row['mean']:.3f} ± {row['standard_error']:.3f}" in text
-        assert row["kind"] in text
-        assert ("selected" in text) == row["is_selected"]
-        assert (label.get_fontweight() == "bold") == row["is_selected"]
+        assert row.kind in text
+        assert ("selected" in text) == row.is_selected
+        assert (label.get_fontweight() == "bold") == row.is_selected
     assert display.ax_.get_ylim() == (len(names) - 0.5, -0.5)  # the best is on top
     assert display.ax_.get_xlabel() == "accuracy on held-out domains"
 
@@ -252,7 +252,7 @@ def test_points_are_the_scores_on_each_held_out_domain(model):
     display = LeaderboardDisplay.from_classifier(model)
     drawn = {line.get_label(): line for line in display.ax_.lines}
     for domain in "abc":
-        np.testing.assert_array_equal(drawn[domain].get_xdata(), [row["scores"][domain] for row in model.leaderboard_])
+        np.testing.assert_array_equal(drawn[domain].get_xdata(), [row.scores[domain] for row in model.leaderboard_])
     assert len({drawn[domain].get_marker() for domain in "abc"}) == 3  # told apart without colors, too
     assert len({drawn[domain].get_color() for domain in "abc"}) == 3
 
@@ -305,7 +305,7 @@ def test_twenty_long_names_and_many_domains_fit_in_the_figure():
 def test_the_leaderboard_as_a_frame(model):
     pytest.importorskip("pandas")
     frame = LeaderboardDisplay.from_classifier(model).frame()
-    assert frame["model"].tolist() == [row["model"] for row in model.leaderboard_]
+    assert frame["model"].tolist() == [row.model for row in model.leaderboard_]
     np.testing.assert_allclose(frame[["score_a", "score_b", "score_c"]].mean(axis=1), frame["mean"])
     assert frame["is_selected"].sum() == 1
     assert "scores" not in frame

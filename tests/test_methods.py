@@ -84,7 +84,7 @@ def test_a_method_of_ones_own_is_fitted_saved_and_predicts(made_up, tmp_path):
 def test_a_method_of_ones_own_is_among_those_that_are_compared_automatically(made_up):
     assert "shy" in method_names(in_ensemble=True)
     model = UnseenClassifier(["logistic", "shy"]).fit(X, Y, sample_domain=D)
-    assert {row["model"] for row in model.leaderboard_ if row["params"]} == {"logistic", "shy"}  # pools have none
+    assert {row.model for row in model.leaderboard_ if row.params} == {"logistic", "shy"}  # pools have none
 
 
 @pytest.mark.parametrize("spelling", ["linear SVM", "Linear svm", "LINEAR SVM"])

@@ -85,7 +85,7 @@ def test_auto_is_what_the_classifier_would_choose_without_the_target(pool, seed,
     assert told["members"] == pytest.approx(shares, rel=1e-6)
     assert told["calibration"]["after"]["log_loss"] == pytest.approx(model.calibration_["after"]["log_loss"], rel=1e-6)
     if scoring == "accuracy":
-        assert told["forecast"] == pytest.approx(model.forecast_)
+        assert told["forecast"] == pytest.approx((model.forecast_.mean, model.forecast_.lower, model.forecast_.upper))
 
 
 def pooled_facts(rows):

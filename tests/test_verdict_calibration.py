@@ -7,7 +7,8 @@ import pytest
 from sklearn.utils.parallel import Parallel, delayed
 
 from unseen.study import Protocol, make_tasks
-from unseen.study._compare import run_comparison, table_from_arrays
+from unseen.study._compare import run_comparison
+from unseen.tables import table_from_arrays
 
 RUNS = 100
 

@@ -116,7 +116,7 @@ def fit(
                     scale=scale,
                     transductive=transductive,
                     balance=balance,
-                    seed=seed,
+                    random_state=seed,
                     n_jobs=jobs,
                     verbose=1,
                     plan=plan,
@@ -131,7 +131,7 @@ def fit(
             result,
             method=method,
             scale=scale,
-            seed=seed,
+            random_state=seed,
             source=source,
             command=o.current_command(),
         )

@@ -265,7 +265,7 @@ def load_table(
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
     max_per_domain: int | None = None,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Table:
     r"""Read a table with a column of labels and a column of domains, or a folder with one table per domain.
 
@@ -304,7 +304,7 @@ def load_table(
         pandas or polars always hold categories.
     max_per_domain : int, default=None
         Maximum number of rows of each domain, selected at random, from all its classes.
-    seed : int, default=0
+    random_state : int, default=0
         Seed of this selection.
 
     Returns
@@ -340,12 +340,12 @@ def load_table(
         drop=drop,
         unlabeled=unlabeled,
         max_per_domain=max_per_domain,
-        seed=seed,
+        seed=random_state,
         group=group,
         dates=dates,
         categories=categories,
     )
-    return read_survey(survey_table(path, options), seed)
+    return read_survey(survey_table(path, options), random_state)
 
 
 def survey_table(path: Any, options: TableOptions | None = None) -> SurveyedTable:
