@@ -327,7 +327,7 @@ def novelty(case):
     told = [
         result.distance,
         result.ratio,
-        result.yardstick,
+        result.usual_distance,
         *model.score_samples(case.X),
         *model.project_to_plane(case.X)[0].ravel(),
     ]

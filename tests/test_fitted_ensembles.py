@@ -26,7 +26,14 @@ from unseen import CIDG, DomainCenterer, UnseenClassifier
 from unseen.cli._show import print_card
 from unseen.exceptions import CoverageWarning, SmallBatchError
 from unseen.kernels import SizePlan
-from unseen.model_selection import METHODS, EnsembleClassifier, Forecast, describe_expected_performance, forecast, method_names
+from unseen.model_selection import (
+    METHODS,
+    EnsembleClassifier,
+    Forecast,
+    describe_expected_performance,
+    forecast,
+    method_names,
+)
 from unseen.models import Model, fit_table, load_model, model_card, save_model
 from unseen.tables import Column, Schema, Table
 

@@ -89,9 +89,7 @@ def test_every_contender_is_on_the_leaderboard_best_first(everything):
     found = {row.model.split(" + ")[0] for row in rows if "ensemble" not in row.model}
     assert found == set(METHODS)
     pools = [row for row in rows if "ensemble" in row.model]
-    assert [row.is_selected for row in rows] == [
-        row in pools and row.model == everything.best_model_ for row in rows
-    ]
+    assert [row.is_selected for row in rows] == [row in pools and row.model == everything.best_model_ for row in rows]
     assert sorted(row.reason for row in pools if row.reason) == sorted(everything.decisions_)
     assert sum(row.weight for row in rows if row not in pools) == pytest.approx(1)
     assert len({row.model for row in rows}) == len(rows)

@@ -120,9 +120,7 @@ class Leaderboard(Sequence[LeaderboardRow]):
     def _cells(self) -> list[list[str]]:
         """The shown columns of all rows as text."""
         numbers = SHOWN_COLUMNS[2:]
-        return [
-            [row.model, row.kind, *(_format_number(getattr(row, name)) for name in numbers)] for row in self.rows
-        ]
+        return [[row.model, row.kind, *(_format_number(getattr(row, name)) for name in numbers)] for row in self.rows]
 
     def __repr__(self) -> str:
         lines = [list(SHOWN_COLUMNS), *self._cells()]

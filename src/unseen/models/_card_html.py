@@ -38,13 +38,13 @@ STYLE = """
 .unseen-card .track{position:relative;height:.55em;border-radius:.3em;background:#8883;margin:.35em 0;max-width:26em}
 .unseen-card .track i{position:absolute;top:0;bottom:0;border-radius:.3em;background:#2a78b8}
 .unseen-card .track b{position:absolute;top:-.2em;bottom:-.2em;width:3px;margin-left:-1px;background:currentColor}
-.unseen-card .ends{display:flex;justify-content:space-between;max-width:26em;font-size:.85em;opacity:.8}
+.unseen-card .ends{display:flex;justify-content:space-between;max-width:30.6em;font-size:.85em;opacity:.8}
 .unseen-card ul{list-style:none;margin:.2em 0 0;padding:0}
 .unseen-card li{margin:.25em 0}
 .unseen-card table{border-collapse:collapse;margin:.3em 0}
 .unseen-card td{padding:.1em 1.2em .1em 0;text-align:left}
 .unseen-card td+td{text-align:right;font-variant-numeric:tabular-nums}
-.unseen-card pre{margin:.2em 0 0;white-space:pre-wrap;overflow-wrap:anywhere;font-size:.93em}
+.unseen-card pre{margin:.2em 0 0;white-space:pre;overflow-x:auto;font-size:.93em}
 .unseen-card summary{cursor:pointer}
 .unseen-card .small{font-size:.9em;opacity:.85}
 """
@@ -211,8 +211,8 @@ def _render_usage(card: Mapping[str, Any]) -> str:
     lines = [
         "model.predict(new_site)        # classes",
         "model.predict_proba(new_site)  # probabilities",
-        "model.novelty(new_site)        # distance from the training domains",
-        'model.save("model.unseen")     # for unseen.load_model',
+        "model.novelty(new_site)        # distance",
+        'model.save("model.unseen")',
     ]
     return f"<pre>{_escape(chr(10).join(lines))}</pre>"
 

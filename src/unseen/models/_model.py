@@ -16,7 +16,7 @@ from ..exceptions import NewDataWarning, warn
 from ..linalg import Array
 from ..model_selection import Forecast
 from ..shift import NoveltyResult
-from ..tables import Schema, format_count, has_columns, is_path
+from ..tables import Schema, format_count, has_columns, is_path, write_excel
 from ..utils.io import atomic_write, check_output_path, temporary_folder
 from ..utils.validation import Labels, check_domains
 from ._batch_prediction import BatchPrediction, domain_moments
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets interpret cells that start with these as formulas
 DEFAULT_BATCH_SIZE = 20_000  # rows in memory at a time
-RESULT_ENDINGS = (".csv", ".parquet")
+RESULT_ENDINGS = (".csv", ".parquet", ".xlsx")
 
 
 class ModelFileError(ValueError):
@@ -377,7 +377,7 @@ class Model:
             The table, of any size; or the result of `open_table`, for which `domain`, `keep` and `batch_size` are not
             used.
         output : str or path, default=None
-            A .csv or .parquet file to write; None returns a DataFrame.
+            A .csv, .parquet or .xlsx file to write; None returns a DataFrame.
         center : {"model", "target"}, default="model"
             Center projections as in training, or on the new rows of each domain (transductive).
         sets : float, default=None
@@ -458,6 +458,9 @@ def _concatenate(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFr
         return pl.concat(frames)
     check_output_path(path, *RESULT_ENDINGS)
     with atomic_write(path) as file:
+        if path.suffix.lower() == ".xlsx":
+            write_excel(frames, file)
+            return None
         if path.suffix.lower() == ".csv":
             with file.open("wb") as text:
                 for frame in frames:

@@ -277,8 +277,8 @@ def load_table(
     ----------
     path : str, path, DataFrame, dict, list of dict or structured array
         A frame of pandas or polars, or columns or rows by name, which are read like the same table in a file. Or a file
-        (.csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, .ipc, .npz or .mat); or several files, given by their
-        folder or a pattern such as ``data/part-*.parquet``. Each of several files is a domain, named as the file. They
+        (.csv or .tsv, also compressed as .csv.gz, .csv.zip or .zip; .xlsx, .jsonl, .ndjson, .parquet, .feather, .arrow,
+        .ipc, .npz or .mat); or several files, given by their folder or a pattern such as ``data/part-*.parquet``. Each of several files is a domain, named as the file. They
         are parts of one table if `domain` is a column; or if all are named like parts, such as part-0001, chunk_3 or
         00012, and have the same label column and domain column with usual names. In .npz and .mat files the features
         are the matrix called X, data, features, feas or fts, or the only matrix; labels and domains are vectors.
