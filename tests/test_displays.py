@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from helpers import three_domains
 from unseen import CIDG, KFDA, MDA, ProjectionSearchCV, UnseenClassifier
-from unseen.model_selection import LeaderboardDisplay, ValidationSurfaceDisplay
+from unseen.model_selection import LeaderboardDisplay, LeaderboardRow, ValidationSurfaceDisplay
 from unseen.model_selection._displays import _value_text
 
 mpl.use("Agg")
@@ -55,16 +55,7 @@ def model():
 def row(name, kind="plain", chosen=False, **scores):
     values = list(scores.values())
     error = np.std(values, ddof=1) / np.sqrt(len(values))
-    return {
-        "model": name,
-        "kind": kind,
-        "mean": np.mean(values),
-        "standard_error": error,
-        "scores": scores,
-        "params": {},
-        "seconds": 0.1,
-        "is_selected": chosen,
-    }
+    return LeaderboardRow(name, kind, np.mean(values), error, scores, is_selected=chosen)
 
 
 def texts(ax):
@@ -240,7 +231,7 @@ def test_every_contender_has_a_row_with_its_name_kind_and_numbers(model):
     (right,) = display.ax_.child_axes
     for label, row in zip(right.get_yticklabels(), model.leaderboard_, strict=True):
         text = label.get_text()
-        assert f"{row['mean']:.3f} ± {row['standard_error']:.3f}" in text
+        assert f"{row.mean:.3f} ± {row.standard_error:.3f}" in text
         assert row.kind in text
         assert ("selected" in text) == row.is_selected
         assert (label.get_fontweight() == "bold") == row.is_selected
@@ -266,7 +257,7 @@ def test_means_have_one_standard_error_to_either_side_and_transductive_ones_are_
     bars = display.ax_.containers
     for bar, level, contender in zip(bars, (0, 1), rows, strict=True):
         (segment,) = bar.lines[2][0].get_segments()
-        low, high = contender["mean"] - contender["standard_error"], contender["mean"] + contender["standard_error"]
+        low, high = contender.mean - contender.standard_error, contender.mean + contender.standard_error
         np.testing.assert_allclose(segment, [[low, level], [high, level]])
     assert [bar.lines[0].get_markerfacecolor() for bar in bars] == ["white", "black"]
     assert len(display.ax_.patches) == 1  # the band behind the chosen one
@@ -351,7 +342,7 @@ def test_a_missing_dependency_is_named_with_what_installs_it(monkeypatch, missin
 
 def test_importing_the_displays_does_not_load_matplotlib():
     code = (
-        "import sys; from unseen.model_selection import LeaderboardDisplay, ValidationSurfaceDisplay; "
+        "import sys; from unseen.model_selection import LeaderboardDisplay, LeaderboardRow, ValidationSurfaceDisplay; "
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

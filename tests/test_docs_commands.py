@@ -88,7 +88,7 @@ def test_quotations_on_the_page_of_questions_are_texts_of_diagnose():
 
 
 def words_of(command):
-    return shlex.split(re.sub(r"\$\w+", "1NN", command.text), comments=True)  # variables stand for names of methods
+    return shlex.split(re.sub(r"\$\w+", "1-NN", command.text), comments=True)  # variables stand for names of methods
 
 
 def collect(pages, find=commands):
@@ -194,9 +194,9 @@ def draw_photos(folder):
 
 FASTER = {  # options that make a command faster; its results are not checked here
     "diagnose": {"--permutations": "19"},
-    "compare": {"--methods": "1NN,KFDA", "--quick": None},
+    "compare": {"--methods": "1-NN,KFDA", "--quick": None},
     "fit": {"--method": "logistic"},
-    "folder": {"--methods": "1NN,KFDA", "--quick": None},
+    "folder": {"--methods": "1-NN,KFDA", "--quick": None},
 }
 
 

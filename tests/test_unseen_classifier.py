@@ -346,7 +346,7 @@ def test_a_pool_is_the_weighted_mean_of_what_its_members_say():
 
 def test_there_are_always_probabilities():
     X, y, d = noisy()
-    for methods in (["linear SVM"], ["RBF SVM", "1NN"], ["dica"]):
+    for methods in (["linear SVM"], ["RBF SVM", "1-NN"], ["dica"]):
         model = UnseenClassifier(methods).fit(X, y, sample_domain=d)
         assert not hasattr(model, "decision_function")
         np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)

@@ -186,7 +186,7 @@ def test_a_nearest_neighbor_is_as_it_was():
     samples, splits = Samples(X, y, d), list(LeaveOneDomainOut().split(X, y, d))
     for balance in ("classes", "domains"):
         for one, other in zip(
-            said_of("1NN", samples, splits), said_of("1NN", samples, splits, balance=balance), strict=True
+            said_of("1-NN", samples, splits), said_of("1-NN", samples, splits, balance=balance), strict=True
         ):
             np.testing.assert_array_equal(one.codes, other.codes)
 

@@ -13,7 +13,7 @@ from ._code import command_line_code
 from ._session import Session
 from ._setting import Setting
 
-COMPARED_METHODS = ("KFDA", "logistic", "RBF SVM", "1NN")  # methods that the report compares with the setting
+COMPARED_METHODS = ("KFDA", "logistic", "RBF SVM", "1-NN")  # methods that the report compares with the setting
 SUFFIXES = {"model": ".unseen", "report": ".html"}
 
 

@@ -52,7 +52,7 @@ def model_card(
     --------
     >>> from unseen.datasets import load_digits_table
     >>> from unseen.models import fit_table, model_card
-    >>> card = model_card(load_digits_table(), fit_table(load_digits_table(), "1nn"), method="1nn")
+    >>> card = model_card(load_digits_table(), fit_table(load_digits_table(), "1-nn"), method="1-nn")
     >>> card["data"]["rows"], card["kind"]
     (1797, 'plain')
     """

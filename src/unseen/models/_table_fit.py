@@ -168,7 +168,7 @@ def fit_table(
     --------
     >>> from unseen.datasets import load_digits_table
     >>> from unseen.models import fit_table
-    >>> fit = fit_table(load_digits_table(), "1NN")
+    >>> fit = fit_table(load_digits_table(), "1-NN")
     >>> fit.kind, len(fit.scores) == len(set(load_digits_table().domain))
     ('plain', True)
     """

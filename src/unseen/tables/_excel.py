@@ -34,11 +34,12 @@ def read_excel(path: Path) -> pl.DataFrame:
     """Read the only sheet with data of a workbook, without rows and unnamed columns that are empty."""
     pl = import_polars()
     workbook, sheet = _open_sheet(path)
-    frame: pl.DataFrame = workbook.load_sheet(sheet, schema_sample_rows=None).to_polars()
+    frame = workbook.load_sheet(sheet, schema_sample_rows=None).to_polars()
     unnamed = [name for name in frame.columns if name.startswith(UNNAMED)]
     empty = [name for name in unnamed if frame[name].null_count() == frame.height]
     frame = frame.drop(empty)
-    return frame.filter(~pl.all_horizontal(pl.all().is_null()))
+    is_empty = frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
+    return frame.filter(~is_empty)
 
 
 def read_excel_header(path: Path) -> list[str]:
@@ -61,8 +62,8 @@ def _open_sheet(path: Path) -> tuple[Any, str]:
         found = f"{len(sheets)} sheets with data, {format_list(sheets)}" if sheets else "no sheet with data"
         raise TableError(
             [
-                f"a workbook must have one sheet with data; it has {found}. Keep one sheet in the file, or read it with "
-                "polars.read_excel or pandas.read_excel and pass the DataFrame."
+                f"a workbook must have one sheet with data; it has {found}. Keep one sheet in the file, or pass the "
+                "DataFrame that polars.read_excel or pandas.read_excel returns."
             ],
             source=path.name,
         )

@@ -468,7 +468,7 @@ def _open_text(file: Path) -> IO[str]:
     if file.suffix.lower() == ".zip":
         return io.TextIOWrapper(io.BytesIO(_read_zip(file)), encoding="utf-8-sig", newline="")
     open_file = gzip.open if file.suffix.lower() == ".gz" else open
-    return open_file(file, "rt", encoding="utf-8-sig", newline="")  # type: ignore[return-value]
+    return open_file(file, "rt", encoding="utf-8-sig", newline="")
 
 
 def _find_zip_member(file: Path) -> ZipInfo:

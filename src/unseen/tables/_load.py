@@ -278,10 +278,11 @@ def load_table(
     path : str, path, DataFrame, dict, list of dict or structured array
         A frame of pandas or polars, or columns or rows by name, which are read like the same table in a file. Or a file
         (.csv or .tsv, also compressed as .csv.gz, .csv.zip or .zip; .xlsx, .jsonl, .ndjson, .parquet, .feather, .arrow,
-        .ipc, .npz or .mat); or several files, given by their folder or a pattern such as ``data/part-*.parquet``. Each of several files is a domain, named as the file. They
-        are parts of one table if `domain` is a column; or if all are named like parts, such as part-0001, chunk_3 or
-        00012, and have the same label column and domain column with usual names. In .npz and .mat files the features
-        are the matrix called X, data, features, feas or fts, or the only matrix; labels and domains are vectors.
+        .ipc, .npz or .mat); or several files, given by their folder or a pattern such as ``data/part-*.parquet``. Each
+        of several files is a domain, named as the file. They are parts of one table if `domain` is a column; or if all
+        are named like parts, such as part-0001, chunk_3 or 00012, and have the same label column and domain column with
+        usual names. In .npz and .mat files the features are the matrix called X, data, features, feas or fts, or the
+        only matrix; labels and domains are vectors.
     label, domain : str, default=None
         Columns of labels and of domains. By default the only column with a usual name, such as diagnosis or species,
         hospital or batch; `notices` reports it.
