@@ -161,7 +161,7 @@ OptionalNetwork = Annotated[
         "--network",
         metavar="FILE",
         dir_okay=False,
-        show_default="none: DATA is a table",
+        show_default="none",
         help=NETWORK_HELP,
     ),
 ]
