@@ -71,12 +71,12 @@ def test_tables_are_predicted_as_by_the_command(home, tmp_path, model, form, cen
     output = tmp_path / "o.parquet"
     command = ["predict", home / "source.unseen", home / "new.parquet", "-o", output, "--domain", "site"]
     summary = printed_json(*command, "--keep", "site", "--center", center)
-    found = model.predict_table(forms(home)[form], domain="site", keep=["site"], center=center)
+    found = model.predict_table(forms(home)[form], domain="site", keep=["site"], centering=center)
     assert_frame_equal(found.frame, pl.read_parquet(output), rel_tol=1e-9)
     assert (found.path, found.summary["output"]) == (None, None)
     for key in ("rows", "labels", "transductive", "agreement"):
         assert found.summary[key] == summary[key]
-    written = model.predict_table(forms(home)[form], tmp_path / "deep" / "own.csv", domain="site", center=center)
+    written = model.predict_table(forms(home)[form], tmp_path / "deep" / "own.csv", domain="site", centering=center)
     assert written.frame is None
     assert pl.read_csv(written.path)["label"].to_list() == found.frame["label"].to_list()
 
@@ -140,8 +140,8 @@ def test_what_cannot_be_predicted_is_refused_with_a_reason(home, tmp_path, model
         model.predict(pd.DataFrame([[1.0, 2.0]], columns=["x0", "x0"]))
     with pytest.raises(ValueError, match=r"should end in \.csv or \.parquet or \.xlsx"):
         model.predict_table(frame, tmp_path / "o.txt")
-    with pytest.raises(ValueError, match="center must be 'model' or 'target'"):
-        model.predict_table(frame, center="moon")
+    with pytest.raises(ValueError, match="centering must be 'model' or 'target'"):
+        model.predict_table(frame, centering="moon")
     save_model(model.estimator, tmp_path / "no_card.unseen", {})
     bare = unseen.load_model(tmp_path / "no_card.unseen")
     assert len(bare.predict(encoded(home)[0])) == 50

@@ -76,7 +76,7 @@ def predict(
         with o.open_cluster(workers, scheduler) as client:
             try:
                 prediction = fitted_model.predict_table(
-                    table, output, center=center, sets=sets, client=client, verbose=1
+                    table, output, centering=center, coverage=sets, client=client, verbose=1
                 )
             except SmallBatchError as error:
                 raise ValueError(f"{error.problem} {error.advice(REMEDIES)}") from error
