@@ -4,6 +4,7 @@ Each method has one module. The package imports `linalg`, `kernels` and `utils`.
 """
 
 from ..utils.optional_imports import is_dask
+from ._certificate import ProjectionCertificate, certify
 from ._cidg import CIDG
 from ._dask import align_blocks, compute, map_blocks, reduce_blocks, row_blocks, tree_reduce
 from ._dica import DICA
@@ -41,5 +42,7 @@ __all__ = [
     "DomainCenterer",
     "DomainHarmonizer",
     "MarginalTransferClassifier",
+    "ProjectionCertificate",
     "UndoBias",
+    "certify",
 ]
