@@ -41,7 +41,7 @@ NEW_SITE = make_hospitals(["new"], seed=1).drop(columns=["diagnosis", "hospital"
 
 @pytest.fixture(scope="module")
 def model():
-    return unseen.fit(TABLE, **COLUMNS, method="logistic")
+    return unseen.fit(TABLE, **COLUMNS, methods="logistic")
 
 
 def test_five_lines_lead_from_a_table_to_predictions_and_expected_performance(tmp_path, monkeypatch, capsys):
@@ -75,9 +75,9 @@ def test_a_table_and_its_arrays_give_the_same_model(model, tmp_path):
     y = TABLE["diagnosis"]
     domain = TABLE["hospital"]
     for found in (
-        unseen.fit(tmp_path / "table.csv", **COLUMNS, method="logistic"),
-        unseen.fit(X, y, sample_domain=domain, method="logistic"),
-        unseen.fit(TABLE.drop(columns="diagnosis"), y, domain="hospital", method="logistic"),
+        unseen.fit(tmp_path / "table.csv", **COLUMNS, methods="logistic"),
+        unseen.fit(X, y, sample_domain=domain, methods="logistic"),
+        unseen.fit(TABLE.drop(columns="diagnosis"), y, domain="hospital", methods="logistic"),
     ):
         np.testing.assert_allclose(found.predict_proba(NEW_SITE), expected, atol=1e-12)
         assert found.expected_performance == model.expected_performance
@@ -86,8 +86,8 @@ def test_a_table_and_its_arrays_give_the_same_model(model, tmp_path):
 
 def test_arrays_are_fitted_as_the_same_columns():
     X = SMALL[["age", "crp"]]
-    table = unseen.fit(SMALL, **COLUMNS, features=["age", "crp"], method="logistic")
-    arrays = unseen.fit(X.to_numpy(), SMALL["diagnosis"], sample_domain=SMALL["hospital"], method="logistic")
+    table = unseen.fit(SMALL, **COLUMNS, features=["age", "crp"], methods="logistic")
+    arrays = unseen.fit(X.to_numpy(), SMALL["diagnosis"], sample_domain=SMALL["hospital"], methods="logistic")
     new = NEW_SITE[["age", "crp"]]
     np.testing.assert_allclose(arrays.predict_proba(new.to_numpy()), table.predict_proba(new), rtol=1e-9)
     assert arrays.card["scores"]["by_domain"] == table.card["scores"]["by_domain"]
@@ -96,7 +96,7 @@ def test_arrays_are_fitted_as_the_same_columns():
 def test_a_name_of_y_that_is_taken_does_not_replace_a_feature():
     y = SMALL["diagnosis"].rename("age")
     X = SMALL[["age", "crp"]]
-    found = unseen.fit(X, y, sample_domain=SMALL["hospital"], method="logistic")
+    found = unseen.fit(X, y, sample_domain=SMALL["hospital"], methods="logistic")
     assert found.schema.feature_names == ["age", "crp"]
     assert found.schema.label == "age_"
 
@@ -116,7 +116,7 @@ WRONG = {
     "feature map": (dict(data=TABLE, **COLUMNS, feature_map="fourier"), "feature_map must be one of auto, none"),
     "metric": (dict(data=TABLE, **COLUMNS, metric="acuracy"), "There is no metric 'acuracy'"),
     "regression": (dict(data=TABLE, **COLUMNS, metric="r2"), "measures differences between numbers"),
-    "transductive": (dict(data=TABLE, **COLUMNS, method="centered logistic"), "transductive"),
+    "transductive": (dict(data=TABLE, **COLUMNS, methods="centered logistic"), "transductive"),
 }
 
 
@@ -148,7 +148,7 @@ def test_options_of_a_command_that_describe_the_data_or_the_model_are_parameters
     from unseen.cli._diagnose import diagnose
     from unseen.cli._fit import fit
 
-    shared = {"label", "domain", "group", "features", "drop", "unlabeled", "dates", "categories", "scale", "method"}
+    shared = {"label", "domain", "group", "features", "drop", "unlabeled", "dates", "categories", "scale", "methods"}
     shared |= {"metric", "balance", "transductive", "feature_map", "max_per_domain"}
     for command, function in ((fit, unseen.fit), (diagnose, unseen.diagnose)):
         options = shared & set(parameters(command))
@@ -157,7 +157,7 @@ def test_options_of_a_command_that_describe_the_data_or_the_model_are_parameters
 
 
 def test_the_metric_decides_scores_and_expected_performance():
-    found = unseen.fit(SMALL, **COLUMNS, method="logistic", metric="roc_auc")
+    found = unseen.fit(SMALL, **COLUMNS, methods="logistic", metric="roc_auc")
     assert found.expected_performance.metric == "AUC"
     assert not found.expected_performance.is_percent
     assert found.card["scores"]["measure"].startswith("AUC on a domain")
@@ -175,13 +175,13 @@ def test_a_metric_has_one_meaning_as_metric_and_as_scoring(name):
 
 def test_options_without_effect_are_reported():
     with pytest.warns(DataWarning, match="n_landmarks not used with exact kernels. Set feature_map='nystroem'"):
-        unseen.fit(SMALL, **COLUMNS, method="logistic", n_landmarks=10)
+        unseen.fit(SMALL, **COLUMNS, methods="logistic", n_landmarks=10)
 
 
 def test_landmarks_and_balance_reach_the_fit():
     with pytest.warns(DataWarning, match="landmarks"):
         found = unseen.fit(
-            SMALL, **COLUMNS, method="KFDA", feature_map="nystroem", n_landmarks=12, balance="classes", drop=["sex"]
+            SMALL, **COLUMNS, methods="KFDA", feature_map="nystroem", n_landmarks=12, balance="classes", drop=["sex"]
         )
     assert found.card["stream"]["landmarks"] <= 12
     assert found.card["balance"] == "classes"
@@ -261,7 +261,7 @@ def test_the_card_says_what_people_ask(model):
 
 
 def test_the_card_of_an_ensemble_lists_members_by_weight():
-    found = unseen.fit(SMALL, **COLUMNS, method=["logistic", "linear SVM"], transductive=False)
+    found = unseen.fit(SMALL, **COLUMNS, methods=["logistic", "linear SVM"], transductive=False)
     shares = re.findall(r"<li>(\d+)% <b>", found._repr_html_())
     assert sorted(map(int, shares), reverse=True) == list(map(int, shares))
     assert "ensemble of" in repr(found)
@@ -272,7 +272,7 @@ def test_names_in_a_card_are_escaped():
     table = SMALL.rename(columns={"age": attack, "diagnosis": f"y{attack}"})
     table = table.assign(sex=table["sex"] + attack, hospital=table["hospital"] + attack)
     table[f"y{attack}"] += attack
-    found = unseen.fit(table, label=f"y{attack}", domain="hospital", method="logistic")
+    found = unseen.fit(table, label=f"y{attack}", domain="hospital", methods="logistic")
     page = found._repr_html_()
     assert "<script" not in page
     assert page.count("&lt;script&gt;") >= 5

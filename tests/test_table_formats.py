@@ -149,7 +149,7 @@ def test_predictions_in_a_workbook_are_those_of_the_text_file(tmp_path):
     table = FRAME.select("age", "sex", "ill", "site").with_columns(
         ill=pl.col("ill").replace_strict({"yes": "=1+1", "no": "http://x"})
     )
-    model = unseen.fit(table, label="ill", domain="site", method="logistic")
+    model = unseen.fit(table, label="ill", domain="site", methods="logistic")
     new = table.with_columns(day=FRAME["day"], note=pl.lit("007"))
     written = {}
     for ending in ("csv", "xlsx"):

@@ -31,6 +31,7 @@ def fit(
     methods: o.FitMethods = "auto",
     with_models: o.With = None,
     transductive: o.Transductive = False,
+    metric: o.Metric = "accuracy",
     balance: o.Balance = "none",
     output: o.OutputModel,
     overwrite: o.Overwrite = False,
@@ -88,7 +89,7 @@ def fit(
             landmark_options = {"--landmarks": landmarks, "--workers": workers, "--scheduler": scheduler}
             unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]
             unused_notices = [f"{' and '.join(unused)} {UNUSED_WITH_EXACT_KERNELS}"] if unused else []
-            print_notices([*fit_notices(table, all_methods, plan), *unused_notices])
+            print_notices([*fit_notices(table, all_methods, plan, metric), *unused_notices])
             with nullcontext() if plan.exact else o.open_cluster(workers, scheduler) as client:
                 result = fit_table(
                     table,
@@ -96,6 +97,7 @@ def fit(
                     scale=scale,
                     transductive=transductive,
                     balance=balance,
+                    metric=metric,
                     random_state=seed,
                     n_jobs=jobs,
                     verbose=int(not quiet),

@@ -242,8 +242,8 @@ Metric = Annotated[
     make_option(
         EVALUATION,
         metavar="NAME",
-        help="Score to compare: accuracy, balanced_accuracy, f1, roc_auc, average_precision, log_loss, or a scorer of "
-        "scikit-learn.",
+        help="Score to compare: accuracy, balanced_accuracy, f1_macro, roc_auc, average_precision, log_loss, or a scorer "
+        "of scikit-learn.",
     ),
 ]
 Selection = Annotated[

@@ -90,7 +90,7 @@ class Model:
     >>> from unseen.datasets import make_synthetic
     >>> table = make_synthetic(as_frame=True, validation_domain=True, random_state=0).frame
     >>> new_site = table.sample(40, random_state=0).drop(columns=["target", "domain"])
-    >>> model = unseen.fit(table, label="target", domain="domain", method="logistic")
+    >>> model = unseen.fit(table, label="target", domain="domain", methods="logistic")
     >>> model
     <Model: logistic regression predicts 'target' (1, 2, 3); 440 rows of 4 domains>
     >>> model.expected_performance.n_domains
