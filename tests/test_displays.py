@@ -327,7 +327,7 @@ def test_what_is_not_fitted_is_refused(draw, unfitted):
 
 @pytest.mark.parametrize(
     ("missing", "call", "message"),
-    [("matplotlib", "plot", r"pip install 'unseen\[cli\]'"), ("pandas", "frame", "pip install pandas")],
+    [("matplotlib", "plot", r"pip install 'unseen\[cli\]'"), ("pandas", "to_frame", "pip install pandas")],
 )
 def test_a_missing_dependency_is_named_with_what_installs_it(monkeypatch, missing, call, message):
     monkeypatch.setitem(sys.modules, missing, None)
