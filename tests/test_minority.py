@@ -83,7 +83,7 @@ def test_fit_warns_of_the_rare_class_before_the_work(clinics):
     advice = "Class yes has 6.0% of the samples; always predicting no has an accuracy of 94.0%. Accuracy, by which"
     assert said.index(advice) < said.index("compare by balanced_accuracy first") < said.index("Choosing settings")
     with pytest.warns(DataWarning, match=advice):
-        model = unseen.fit(clinics, method="logistic", label="disease", domain="clinic")
+        model = unseen.fit(clinics, methods="logistic", label="disease", domain="clinic")
     assert any(advice in notice for notice in model.card["data"]["notices"])
 
 

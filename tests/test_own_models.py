@@ -375,7 +375,7 @@ def test_ones_own_is_fitted_from_a_frame_and_saved(tmp_path):
     pl = pytest.importorskip("polars", reason="frames are read by it")
     frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": Y.astype(str), "domain": D.astype(str)})
     mine = ("mine", LogisticRegression(), {"C": [0.1, 1.0]})
-    model = unseen.fit(frame, method=[mine, "majority"], label="label", domain="domain")
+    model = unseen.fit(frame, methods=[mine, "majority"], label="label", domain="domain")
     assert model.card["method"] == "mine, majority"
     assert model.card["ensemble"]["members"][0]["model"] == "mine"
     model.save(tmp_path / "mine.unseen")

@@ -31,6 +31,7 @@ def fit(
     methods: o.FitMethods = "auto",
     with_models: o.With = None,
     transductive: o.Transductive = False,
+    metric: o.Metric = "accuracy",
     balance: o.Balance = "none",
     metric: o.Metric = "accuracy",
     output: o.OutputModel,

@@ -72,6 +72,6 @@ class TableModel:
         """Raise ValueError if no member can be centered on new samples."""
         if not any(isinstance(member[0], DomainTransformer) for member in self.ensemble.members_):
             raise ValueError(
-                "center='target' needs a model with a projection or a centered classifier, and this model has none. "
-                "Use center='model', or fit with method CIDG, MDA, SCA, DICA or KFDA."
+                "centering='target' needs a model with a projection or a centered classifier, and this model has none. "
+                "Use centering='model', or fit with method CIDG, MDA, SCA, DICA or KFDA."
             )

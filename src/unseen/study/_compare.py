@@ -197,8 +197,8 @@ def compare(
     centering : {"target", "source"}, default="target"
         Centering of the projections: "target" is that of the paper, and transductive.
     metric : str, default="accuracy"
-        Metric of the model selection, the table and the verdict: "accuracy", "balanced_accuracy", "f1" (the mean over
-        classes), "roc_auc", "average_precision", "log_loss", or the name of a scorer of scikit-learn.
+        Metric of the model selection, the table and the verdict: "accuracy", "balanced_accuracy", "f1_macro",
+        "roc_auc", "average_precision", "log_loss", or the name of a scorer of scikit-learn.
     balance : {"none", "classes", "domains"}, default="none"
         Give all classes, or all domains, the same total weight in training, for classifiers that support weights.
     max_per_domain : int, default=None
