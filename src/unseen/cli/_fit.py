@@ -33,7 +33,6 @@ def fit(
     transductive: o.Transductive = False,
     metric: o.Metric = "accuracy",
     balance: o.Balance = "none",
-    metric: o.Metric = "accuracy",
     output: o.OutputModel,
     overwrite: o.Overwrite = False,
     format: o.Format = "txt",
