@@ -69,6 +69,7 @@ def fit(
         fit_table,
         model_card,
         open_row_stream,
+        resolve_methods,
         save_model,
     )
     from ..tables import TableOptions, survey_table
@@ -103,7 +104,12 @@ def fit(
         )
         source = survey_table(data, request)
         try:
-            plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP.get(feature_map), landmarks=components)
+            plan = SizePlan.from_rows(
+                source.rows,
+                exact=EXACT_BY_FEATURE_MAP.get(feature_map),
+                landmarks=components,
+                ensemble=len(resolve_methods(methods)) > 1,
+            )
             table = open_row_stream(source, plan, seed)
             landmark_options = {"--components": components, "--workers": workers, "--scheduler": scheduler}
             unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]

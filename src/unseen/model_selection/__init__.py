@@ -48,6 +48,7 @@ from ._split_evaluation import (
     single_thread,
 )
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, check_groups_not_split
+from ._table_preparation import TablePreparation, join_views, prepare_samples
 from ._trial_splits import TrialSplits
 from ._unseen_classifier import UnseenClassifier
 from ._validation import (
@@ -73,6 +74,7 @@ __all__ = [
     "LeavePDomainsOut",
     "Method",
     "ProjectionSearchCV",
+    "TablePreparation",
     "UnseenClassifier",
     "ValidationSurfaceDisplay",
     "WithinDomainSplit",
@@ -127,9 +129,11 @@ __all__ += [
     "ignore_expected_warnings",
     "is_informative",
     "is_transductive",
+    "join_views",
     "method_names",
     "metric_range",
     "parse_methods",
+    "prepare_samples",
     "refit_candidates",
     "required_responses",
     "sample_skewed_batch",

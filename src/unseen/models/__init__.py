@@ -8,7 +8,7 @@ from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
 from ._model_card import model_card
 from ._model_file import check_storable, load_model, read_card, save_model
 from ._row_stream import TableRows, open_row_stream
-from ._table_fit import AUTO, TableFit, fit_notices, fit_table
+from ._table_fit import AUTO, TableFit, fit_notices, fit_table, make_preparation, resolve_methods
 from ._table_model import TableModel
 
 __all__ = [
@@ -19,10 +19,12 @@ __all__ = [
     "TablePredictions",
     "fit",
     "fit_table",
+    "make_preparation",
     "model_card",
     "read_card",
+    "resolve_methods",
     "save_model",
 ]
 # For the other packages of unseen; not part of the public API.
 __all__ += ["AUTO", "RESULT_ENDINGS", "TableRows", "fit_notices", "load_model"]
-__all__ += ["check_storable", "open_row_stream"]
+__all__ += ["check_storable", "make_preparation", "open_row_stream", "resolve_methods"]

@@ -12,7 +12,7 @@ from ..tables import Dates, TableOptions, survey_table
 from ._model import Model
 from ._model_card import model_card
 from ._row_stream import open_row_stream
-from ._table_fit import AUTO, fit_notices, fit_table
+from ._table_fit import AUTO, fit_notices, fit_table, resolve_methods
 
 
 def fit(
@@ -85,7 +85,7 @@ def fit(
         categories=categories,
     )
     source = survey_table(data, request)
-    plan = SizePlan.from_rows(source.rows)
+    plan = SizePlan.from_rows(source.rows, ensemble=len(resolve_methods(methods)) > 1)
     table = open_row_stream(source, plan, random_state)
     result = fit_table(
         table,
