@@ -21,7 +21,7 @@ MIN_NESTED_DOMAINS = 4
 # score through models that predict other domains: see `make_nested_splits`.
 MAX_NESTED_ROWS = 400
 # The same for pairs of domains times rows times classes: some seconds for all candidates.
-MAX_NESTED_WORK = 10_000
+MAX_NESTED_WORK = 15_000
 
 
 @dataclass(frozen=True)

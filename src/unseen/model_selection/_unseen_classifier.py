@@ -229,7 +229,7 @@ class UnseenClassifier(BaseSelector):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
         self.classes_, _ = encode_classes(y, type(self).__name__)
         check_metric(self.scoring, self.classes_)
-        methods = self._methods(X)
+        methods = self._methods(X, len(self.classes_))
         samples = make_samples(X, y, sample_domain, sample_weight, params.pop("groups", None))
         plan = self._plan(methods, len(samples), params)
         selection_samples = samples
@@ -297,8 +297,8 @@ class UnseenClassifier(BaseSelector):
             print(f"{type(self).__name__}: {plan}", file=sys.stderr)
         return plan
 
-    def _methods(self, X: Any) -> list[Method]:
-        """The methods to compare, with the feature map in its place."""
+    def _methods(self, X: Any, n_classes: int | None = None) -> list[Method]:
+        """The methods to compare, with the feature map in its place; "auto" omits those that n_classes makes slow."""
         if not self.methods:
             raise ValueError(
                 f'methods must be "auto" or a list of names among {", ".join(METHODS)}, or of classifiers of your own; '
@@ -307,14 +307,14 @@ class UnseenClassifier(BaseSelector):
         has_map = self.feature_map is not None and not isinstance(self.feature_map, str)
         requested = parse_methods([self.methods] if isinstance(self.methods, str) else self.methods)
         self._check_methods([method for method in requested if not method.members], X, has_map)
-        expanded = (self._expand(method, X, has_map) if method.members else [method] for method in requested)
+        expanded = (self._expand(method, X, n_classes, has_map) if method.members else [method] for method in requested)
         return [self._with_map(method) for method in dict.fromkeys(chain.from_iterable(expanded))]
 
-    def _expand(self, method: Method, X: Any, has_map: bool) -> list[Method]:
+    def _expand(self, method: Method, X: Any, n_classes: int | None, has_map: bool) -> list[Method]:
         """Members of "auto" that are applicable here."""
         # Sparse samples cannot be centered, and histograms of features need dense samples.
         is_sparse = sparse.issparse(X)
-        n_class_features = len(self.classes_) * X.shape[1]
+        n_class_features = None if n_classes is None else n_classes * X.shape[1]
         methods = expand_methods(
             [method], transductive=self.transductive and not is_sparse, n_class_features=n_class_features
         )

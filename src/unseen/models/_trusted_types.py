@@ -424,7 +424,7 @@ def _check_ensemble(pool: EnsembleClassifier) -> None:
         inverse_temperatures=pool.inverse_temperatures.shape == (n,) and bool((pool.inverse_temperatures > 0).all()),
         steps=0 <= pool.smoothing < np.inf and 0 < pool.inverse_temperature < np.inf,
         priors=pool.prior_ratio is None or _is_positive(pool.prior_ratio, pool.classes_.shape),
-        raw_members=type(pool.raw_members) is list and set(pool.raw_members) <= set(range(n)),
+        raw_members=type(pool.raw_members) in (list, tuple) and set(pool.raw_members) <= set(range(n)),
         n_prepared_features=pool.n_prepared_features is None or type(pool.n_prepared_features) is int,
     )
 
