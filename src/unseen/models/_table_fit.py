@@ -181,7 +181,7 @@ def fit_table(
         selected = _select(selection_samples, methods, config, transductive)
     has_trees = any(member.features == "raw" for member in selected.ensemble.members)
     if isinstance(preparation, TablePreparation) and not has_trees:
-        preparation = preparation.preprocessor
+        preparation.set_params(tree_columns=False)
     fitted_preparation = clone(preparation).fit(table.X)
     prepared = prepare_samples(fitted_preparation, samples)
     collect = partial(collect_stream_statistics, stream, fitted_preparation, client, verbose)
@@ -214,15 +214,14 @@ def fit_table(
 def make_preparation(schema: Schema, scale: str = "standardize") -> Any:
     """Make the unfitted preparation of a table: features for linear and kernel methods and, if they differ, for trees.
 
-    Standardized numbers without missing values have the same order as the numbers themselves, so trees need no view of
-    their own.
+    Standardized numbers have the order of the numbers themselves, so trees use them unless values are missing.
     """
     preprocessor = make_preprocessor(schema, scale)  # type: ignore[arg-type]
+    if scale != "standardize":
+        return preprocessor
     categorical = [i for i, column in enumerate(schema.columns) if column.kind == "categorical"]
     has_missing = any(column.missing for column in schema.columns)
-    if scale == "l2" or not (categorical or has_missing):
-        return preprocessor
-    return TablePreparation(preprocessor, categorical)
+    return TablePreparation(preprocessor, categorical, tree_columns=bool(categorical) or has_missing)
 
 
 def resolve_methods(method: Any, *, transductive: bool = True, n_class_features: int | None = None) -> list[Method]:

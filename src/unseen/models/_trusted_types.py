@@ -438,6 +438,8 @@ def _check_preparation(preparation: TablePreparation) -> None:
         columns=len(set(preparation.categorical)) == len(preparation.categorical)
         and set(preparation.categorical) <= set(range(n)),
         scales=preparation.means_.shape == preparation.scales_.shape == (n_numeric,),
+        tails=preparation.tail_scales_.shape == (n,),
+        codes=_is_whole(preparation.coded_columns_, 0, n) and preparation.coded_columns_.ndim == 1,
         levels=len(preparation.level_codes_) == len(preparation.categorical)
         and all(codes.ndim == 1 and codes.dtype.kind == "f" and len(codes) for codes in preparation.level_codes_),
     )
