@@ -28,6 +28,7 @@ def fit(
     scale: str = "standardize",
     transductive: bool = False,
     max_per_domain: int | None = None,
+    metric: str = "accuracy",
     random_state: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -49,6 +50,9 @@ def fit(
     transductive : bool, default=False
         Whether models, and smoothing, that need batches of each new domain may be used. With False the prediction of a
         row does not depend on the other rows.
+    metric : str, default="accuracy"
+        Metric of the scores, the forecast, the acceptance tests and the selection of settings, such as "roc_auc",
+        "log_loss" or "balanced_accuracy"; or the name of a scikit-learn scorer. Ensemble weights minimize the log loss.
     random_state : int, default=0
         Seed of the random number generators.
     n_jobs : int, default=None
@@ -92,13 +96,14 @@ def fit(
         methods,
         scale=scale,
         transductive=transductive,
+        metric=metric,
         seed=random_state,
         n_jobs=n_jobs,
         verbose=verbose,
         plan=plan,
         stream=source,
     )
-    notices = [*fit_notices(table, methods, plan), *result.remarks]
+    notices = [*fit_notices(table, methods, plan, metric), *result.remarks]
     card = model_card(
         replace(table, notices=notices),
         result,

@@ -13,14 +13,18 @@ from scipy.special import stdtrit
 from ..model_selection import (
     MAX_USABLE_SHARE,
     MIN_DOMAINS_FOR_INTERVAL,
+    Metric,
     domains_for_coverage,
     explain_missing_interval,
+    get_metric,
     is_informative,
+    metric_range,
 )
 from ..tables import SurveyedTable, Table
 from ..utils.environment import environment_info
 from ._table_fit import TableFit
 
+ACCURACY = get_metric("accuracy")
 LEADERBOARD_KEYS = ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "is_selected")
 
 
@@ -73,12 +77,13 @@ def model_card(
     novelty = fit.model.novelty
     missing_shares = np.isnan(table.X).mean(axis=0).round(4).tolist()
     missing = {name: share for name, share in zip(table.schema.feature_names, missing_shares, strict=True) if share}
-    measure = "accuracy on a domain by a model fitted on the other domains"
+    metric = get_metric(fit.metric)
+    measure = f"{metric.label} on a domain by a model fitted on the other domains"
     if fit.stream:
         measure += f", among {fit.stream['choice_rows']:,} rows"
     expected_performance = ""
     if fit.ensemble:
-        expected_performance = describe_expected_performance(fit.ensemble["forecast"], [*fit.scores.values()])
+        expected_performance = describe_expected_performance(fit.ensemble["forecast"], [*fit.scores.values()], metric)
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
@@ -104,6 +109,7 @@ def model_card(
         "promise": expected_performance,
         "scores": {
             "measure": measure,
+            "metric": metric.label,
             "mean": fit.mean,
             "by_domain": fit.scores,
             "rows": fit.scored_rows,
@@ -121,24 +127,37 @@ def model_card(
     }
 
 
-def describe_expected_performance(forecast: tuple[float, float, float], scores: Sequence[float]) -> str:
-    """Describe the expected accuracy on a new domain, given the forecast and the scores on held-out domains."""
+def describe_expected_performance(
+    forecast: tuple[float, float, float], scores: Sequence[float], metric: Metric = ACCURACY
+) -> str:
+    """Describe the expected score on a new domain, given the forecast and the scores on held-out domains."""
     mean, low, high = forecast
     n_domains = len(scores)
     max_coverage = 100 * n_domains // (n_domains + 1)  # rounded down, since a larger coverage raises an error
     sets = f"Prediction sets contain the true class in up to {max_coverage}% of rows, on average over new domains"
     if max_coverage < 90:
         sets += f"; 90% takes {domains_for_coverage(0.9)} domains"
-    if n_domains >= MIN_DOMAINS_FOR_INTERVAL and is_informative(low, high, (0.0, 1.0)):
+    article = "an" if metric.label[0] in "aeiouA" else "a"
+
+    def show(value: float) -> str:
+        return f"{100 * value:.0f}%" if metric.percent else f"{value:.2f}"
+
+    limits = metric_range(metric.scoring)
+    if n_domains >= MIN_DOMAINS_FOR_INTERVAL and is_informative(low, high, limits):
         return (
-            f"On a new domain expect an accuracy of {100 * mean:.0f}%, 95% prediction interval {100 * low:.0f}% to "
-            f"{100 * high:.0f}%, if it differs from these {n_domains} domains as they differ from each other; the "
-            f"interval does not hold for a domain that differs more. {sets}."
+            f"On a new domain expect {article} {metric.label} of {show(mean)}, 95% prediction interval {show(low)} to "
+            f"{show(high)}, if it differs from these {n_domains} domains as they differ from each other; the interval "
+            f"does not hold for a domain that differs more. {sets}."
         )
     # The forecast contains at least the standard error of scores on few rows, even if the scores happen to be equal.
     t_quantile = stdtrit(max(n_domains - 1, 1), 0.975)
     forecast_spread = max(mean - low, high - mean) / (t_quantile * np.sqrt(1 + 1 / n_domains))
     score_spread = float(np.std(scores, ddof=1)) if n_domains > 1 else 0.0
     spread = max(score_spread, forecast_spread)
-    reason = explain_missing_interval(n_domains, spread, MAX_USABLE_SHARE, lambda size: f"{100 * size:.0f} points")
-    return f"On a new domain expect an accuracy of about {100 * mean:.0f}%. {reason}. {sets}."
+
+    def show_spread(size: float) -> str:
+        return f"{100 * size:.0f} points" if metric.percent else f"{size:.2f}"
+
+    half_width = MAX_USABLE_SHARE * (limits[1] - limits[0])
+    reason = explain_missing_interval(n_domains, spread, half_width, show_spread)
+    return f"On a new domain expect {article} {metric.label} of about {show(mean)}. {reason}. {sets}."

@@ -24,6 +24,7 @@ from ..model_selection import (
     TablePreparation,
     describe_rare_class,
     expand_methods,
+    get_metric,
     parse_methods,
     prepare_samples,
     select_model,
@@ -53,8 +54,8 @@ class TableFit:
     name, kind, settings : str, str, dict
         What was selected; the kind is "plain", "inductive" or "transductive". An ensemble of several has no settings.
     scores : dict
-        Accuracy on each domain, cross-fitted: preparation, model, settings, weights and temperatures were fitted on the
-        other domains.
+        Score on each domain on which the metric is defined, cross-fitted: preparation, model, settings, weights and
+        temperatures were fitted on the other domains.
     baseline : dict or None
         The same for plain logistic regression; None if the selected model is plain itself.
     leaderboard : list of dict
@@ -67,6 +68,8 @@ class TableFit:
         The ensemble in plain values: see `FittedEnsemble.to_dict`.
     scored_rows : dict
         Number of rows of each domain behind the scores.
+    metric : str
+        Name of the metric of the scores, as for `unseen.model_selection.get_metric`.
     """
 
     model: TableModel
@@ -80,10 +83,11 @@ class TableFit:
     balance: Balance = "none"
     ensemble: dict[str, Any] = field(default_factory=dict)
     scored_rows: dict[str, int] = field(default_factory=dict)
+    metric: str = "accuracy"
 
     @property
     def mean(self) -> float:
-        """Mean accuracy over held-out domains."""
+        """Mean score over held-out domains."""
         return float(np.mean(list(self.scores.values())))
 
     @property
@@ -113,6 +117,7 @@ def fit_table(
     scale: str = "standardize",
     transductive: bool = False,
     balance: Balance = "none",
+    metric: str = "accuracy",
     seed: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -138,6 +143,10 @@ def fit_table(
         row does not depend on the other rows.
     balance : {"none", "classes", "domains"}, default="none"
         What has equal weight in training, as in :class:`unseen.UnseenClassifier`. Scores are those of unweighted rows.
+    metric : str, default="accuracy"
+        Metric of the scores, the forecast, the acceptance tests and the selection of settings, such as "roc_auc",
+        "log_loss" or "balanced_accuracy": a name for `unseen.model_selection.get_metric`. Ensemble weights minimize
+        the log loss whatever the metric. Domains on which it is not defined are left out, with a warning.
     seed : int, default=0
         Seed of all random draws, such as of landmarks.
     n_jobs : int, default=None
@@ -175,7 +184,11 @@ def fit_table(
         selection_samples = samples.take(samples.subsample_rows(plan.choice_rows, seed))
     description = "Choosing an ensemble" if len(methods) > 1 else "Choosing settings"
     config = EvaluationConfig(
-        preparation=preparation, balance=balance, n_jobs=n_jobs, progress=ProgressOptions(description, verbose)
+        preparation=preparation,
+        scoring=get_metric(metric).scoring,
+        balance=balance,
+        n_jobs=n_jobs,
+        progress=ProgressOptions(description, verbose),
     )
     with single_thread():
         selected = _select(selection_samples, methods, config, transductive)
@@ -195,20 +208,26 @@ def fit_table(
     leaderboard = selected.leaderboard(domains)
     baseline = None
     if fitted.kind != "plain":
-        baseline = next((row["scores"] for row in leaderboard if row["model"] == BASELINE), None)
+        baseline = next((_defined(row["scores"]) for row in leaderboard if row["model"] == BASELINE), None)
     return TableFit(
         model=TableModel(fitted_preparation, ensemble, novelty),
         name=fitted.name,
         kind=fitted.kind,
         settings=fitted.members[0].params if len(fitted.members) == 1 else {},
-        scores=dict(zip(domains, fitted.scores.tolist(), strict=True)),
+        scores=_defined(dict(zip(domains, fitted.scores.tolist(), strict=True))),
         baseline=baseline,
         leaderboard=leaderboard if len(methods) > 1 else [],
         stream=stream_facts,
         balance=balance,
         ensemble=fitted.to_dict(),
         scored_rows={name: len(codes) for name, codes in zip(domains, fitted.codes, strict=True)},
+        metric=metric,
     )
+
+
+def _defined(scores: dict[str, float]) -> dict[str, float]:
+    """Scores of the domains on which the metric is defined."""
+    return {name: score for name, score in scores.items() if np.isfinite(score)}
 
 
 def make_preparation(schema: Schema, scale: str = "standardize") -> Any:
@@ -258,11 +277,11 @@ def _candidates(method: Method, n_classes: int, *, is_ensemble: bool, transducti
     return method.candidates(n_classes, grid="ensemble", heads=("logistic",), centerings=centerings)
 
 
-def fit_notices(table: Table, method: Any, plan: SizePlan) -> Iterator[str]:
+def fit_notices(table: Table, method: Any, plan: SizePlan, metric: str = "accuracy") -> Iterator[str]:
     """Notices about assumptions made in reading a table, and about the fit."""
     yield from table.notices
     rare = describe_rare_class(Counter(table.y.tolist()))
-    if rare is not None:
+    if rare is not None and metric == "accuracy":
         yield f"{rare} Accuracy, by which models are scored here, is little affected by it: {BALANCED_ACCURACY_ADVICE}"
     if not plan.exact:
         yield f"{plan} The same holds with a feature map of landmarks."
