@@ -15,6 +15,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from ..linalg import Ints
 from ..model_selection import check_comparison_size, check_metric, get_metric, metric_range
+from ..models import make_preparation
 from ..report import draw_comparison, rank_methods, render_comparison
 from ..shift import Diagnosis, diagnose
 from ..tables import Column, Dates, Schema, Table, check_feature_magnitudes, is_table, load_table, make_preprocessor
@@ -347,7 +348,7 @@ def run_comparison(
     Validation scores are added to `validation_scores`.
     """
     samples = table.samples
-    preparation = make_preprocessor(table.schema, protocol.preprocess)
+    preparation = make_preparation(table.schema, protocol.preprocess)
     results = list(all_results(samples, tasks, protocol, preparation, methods, execution, validation_scores))
     rows = [row for row, _ in results]
     predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}
