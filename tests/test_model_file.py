@@ -240,7 +240,7 @@ def test_a_newer_format_says_which_version_to_install(file):
     card, payload = unpack(file)
     pack(file, {**card, "format": 6, "unseen": "3.1.4"}, payload)
     for read in (load_model, read_card):
-        with pytest.raises(ModelFileError, match=r"written by unseen 3\.1\.4 in format 5; this is unseen"):
+        with pytest.raises(ModelFileError, match=r"written by unseen 3\.1\.4 in format 6; this is unseen"):
             read(file)
 
 
