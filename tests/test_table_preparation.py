@@ -24,7 +24,7 @@ from unseen.model_selection._candidate import CANDIDATE_LANDMARKS
 from unseen.model_selection._registry import ENSEMBLE_EXACT_ROWS, ENSEMBLE_TRAIN_ROWS, MAX_BOOSTED_CLASS_FEATURES
 from unseen.model_selection._split_evaluation import decision_scores
 from unseen.model_selection._table_preparation import MAX_CODED_COLUMNS, MAX_TREE_LEVELS, tree_samples
-from unseen.models import fit_table, make_preparation, model_card
+from unseen.models import fit_table, make_preparation
 from unseen.tables import Column, Schema, Table, make_preprocessor
 from unseen.utils.samples import Samples
 
@@ -250,7 +250,7 @@ def test_boosting_is_no_member_with_many_classes_times_features():
 
 @pytest.fixture(scope="module")
 def fitted():
-    return fit_table(make_table(), ["logistic", "extra trees", "gradient boosting"], metric="roc_auc")
+    return fit_table(make_table(), ["logistic", "extra trees", "gradient boosting"])
 
 
 def test_an_ensemble_passes_each_member_its_features(fitted):
@@ -267,22 +267,3 @@ def test_an_ensemble_passes_each_member_its_features(fitted):
         np.testing.assert_array_equal(scores, decision_scores(ensemble.members_[j], X, None, ensemble.classes_))
     refitted = clone(ensemble).fit(joined, table.y, sample_domain=table.domain)
     assert refitted.predict_proba(joined).shape == (len(joined), 2)
-
-
-def test_the_metric_is_that_of_the_scores_and_of_the_card(fitted):
-    accurate = fit_table(make_table(), ["logistic", "extra trees", "gradient boosting"])
-    assert fitted.scores != accurate.scores
-    assert fitted.ensemble["members"] == accurate.ensemble["members"]  # weights minimize the log loss
-    card = model_card(make_table(), fitted)
-    assert card["scores"]["measure"].startswith("AUC on a domain")
-    assert f"expect an AUC of {fitted.ensemble['forecast'][0]:.2f}" in card["promise"]
-    assert "accuracy" not in card["promise"]
-
-
-def test_domains_on_which_the_metric_is_not_defined_are_left_out():
-    table = make_table()
-    table.y[table.domain == "Bern"] = "no"
-    with pytest.warns(UserWarning, match="not defined on 1 of 4"):
-        result = fit_table(table, "logistic", metric="roc_auc")
-    assert sorted(result.scores) == ["Athens", "Cork", "Derry"]
-    assert np.isfinite(result.mean)

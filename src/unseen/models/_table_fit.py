@@ -16,12 +16,15 @@ from ..model_selection import (
     METHODS,
     Candidate,
     EvaluationConfig,
+    Forecast,
+    Leaderboard,
     LeaveOneDomainOut,
     Method,
     ProgressOptions,
     SelectedModel,
     SelectionOptions,
     TablePreparation,
+    check_metric,
     describe_rare_class,
     expand_methods,
     get_metric,
@@ -54,11 +57,11 @@ class TableFit:
     name, kind, settings : str, str, dict
         What was selected; the kind is "plain", "inductive" or "transductive". An ensemble of several has no settings.
     scores : dict
-        Score on each domain on which the metric is defined, cross-fitted: preparation, model, settings, weights and
-        temperatures were fitted on the other domains.
+        Score on each domain, cross-fitted: preparation, model, settings, weights and temperatures were fitted on the
+        other domains.
     baseline : dict or None
         The same for plain logistic regression; None if the selected model is plain itself.
-    leaderboard : list of dict
+    leaderboard : Leaderboard
         What was compared, best first; empty for a single method.
     stream : dict
         For tables of which not all rows were used for everything: how many rows were used for what. Empty otherwise.
@@ -68,8 +71,8 @@ class TableFit:
         The ensemble in plain values: see `FittedEnsemble.to_dict`.
     scored_rows : dict
         Number of rows of each domain behind the scores.
-    metric : str
-        Name of the metric of the scores, as for `unseen.model_selection.get_metric`.
+    forecast : Forecast
+        Expected score on a new domain, with its prediction interval.
     """
 
     model: TableModel
@@ -78,17 +81,17 @@ class TableFit:
     settings: dict[str, Any]
     scores: dict[str, float]
     baseline: dict[str, float] | None
-    leaderboard: list[dict[str, Any]]
+    leaderboard: Leaderboard
     stream: dict[str, Any] = field(default_factory=dict)
     balance: Balance = "none"
     ensemble: dict[str, Any] = field(default_factory=dict)
     scored_rows: dict[str, int] = field(default_factory=dict)
-    metric: str = "accuracy"
+    forecast: Forecast | None = None
 
     @property
     def mean(self) -> float:
-        """Mean score over held-out domains."""
-        return float(np.mean(list(self.scores.values())))
+        """Mean score over held-out domains on which the metric is defined."""
+        return float(np.nanmean(list(self.scores.values())))
 
     @property
     def remarks(self) -> list[str]:
@@ -118,7 +121,7 @@ def fit_table(
     transductive: bool = False,
     balance: Balance = "none",
     metric: str = "accuracy",
-    seed: int = 0,
+    random_state: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
     plan: SizePlan | None = None,
@@ -144,10 +147,8 @@ def fit_table(
     balance : {"none", "classes", "domains"}, default="none"
         What has equal weight in training, as in :class:`unseen.UnseenClassifier`. Scores are those of unweighted rows.
     metric : str, default="accuracy"
-        Metric of the scores, the forecast, the acceptance tests and the selection of settings, such as "roc_auc",
-        "log_loss" or "balanced_accuracy": a name for `unseen.model_selection.get_metric`. Ensemble weights minimize
-        the log loss whatever the metric. Domains on which it is not defined are left out, with a warning.
-    seed : int, default=0
+        Metric of the model selection and of the scores, as `scoring` of :class:`unseen.UnseenClassifier`.
+    random_state : int, default=0
         Seed of all random draws, such as of landmarks.
     n_jobs : int, default=None
         Number of processes.
@@ -169,7 +170,7 @@ def fit_table(
     --------
     >>> from unseen.datasets import load_digits_table
     >>> from unseen.models import fit_table
-    >>> fit = fit_table(load_digits_table(), "1NN")
+    >>> fit = fit_table(load_digits_table(), "1-NN")
     >>> fit.kind, len(fit.scores) == len(set(load_digits_table().domain))
     ('plain', True)
     """
@@ -181,11 +182,13 @@ def fit_table(
     samples = table.samples
     selection_samples = samples
     if not plan.exact:
-        selection_samples = samples.take(samples.subsample_rows(plan.choice_rows, seed))
+        selection_samples = samples.take(samples.subsample_rows(plan.choice_rows, random_state))
     description = "Choosing an ensemble" if len(methods) > 1 else "Choosing settings"
+    scoring = get_metric(metric).scoring
+    check_metric(scoring, samples.classes)
     config = EvaluationConfig(
         preparation=preparation,
-        scoring=get_metric(metric).scoring,
+        scoring=scoring,
         balance=balance,
         n_jobs=n_jobs,
         progress=ProgressOptions(description, verbose),
@@ -198,36 +201,31 @@ def fit_table(
     fitted_preparation = clone(preparation).fit(table.X)
     prepared = prepare_samples(fitted_preparation, samples)
     collect = partial(collect_stream_statistics, stream, fitted_preparation, client, verbose)
-    ensemble, members = selected.refit(prepared, plan, config, seed=seed, collect=collect)
+    ensemble, members = selected.refit(prepared, plan, config, seed=random_state, collect=collect)
     stream_facts = {}
     if not plan.exact:
         stream_facts = {**members.summary, "rows": stream.rows, "choice_rows": len(selection_samples)}
-    novelty = Novelty(random_state=seed).fit(prepared.X, sample_domain=table.domain)
+    novelty = Novelty(random_state=random_state).fit(prepared.X, sample_domain=table.domain)
     fitted = selected.ensemble
     domains = np.unique(table.domain).tolist()
     leaderboard = selected.leaderboard(domains)
     baseline = None
     if fitted.kind != "plain":
-        baseline = next((_defined(row["scores"]) for row in leaderboard if row["model"] == BASELINE), None)
+        baseline = next((dict(row.scores) for row in leaderboard if row.model == BASELINE), None)
     return TableFit(
         model=TableModel(fitted_preparation, ensemble, novelty),
         name=fitted.name,
         kind=fitted.kind,
         settings=fitted.members[0].params if len(fitted.members) == 1 else {},
-        scores=_defined(dict(zip(domains, fitted.scores.tolist(), strict=True))),
+        scores=dict(zip(domains, fitted.scores.tolist(), strict=True)),
         baseline=baseline,
-        leaderboard=leaderboard if len(methods) > 1 else [],
+        leaderboard=leaderboard if len(methods) > 1 else Leaderboard(),
         stream=stream_facts,
         balance=balance,
         ensemble=fitted.to_dict(),
         scored_rows={name: len(codes) for name, codes in zip(domains, fitted.codes, strict=True)},
-        metric=metric,
+        forecast=fitted.forecast,
     )
-
-
-def _defined(scores: dict[str, float]) -> dict[str, float]:
-    """Scores of the domains on which the metric is defined."""
-    return {name: score for name, score in scores.items() if np.isfinite(score)}
 
 
 def make_preparation(schema: Schema, scale: str = "standardize") -> Any:
