@@ -89,7 +89,6 @@ __all__ = [
     "LeavePDomainsOut",
     "Method",
     "ProjectionSearchCV",
-    "TablePreparation",
     "UnseenClassifier",
     "ValidationSurfaceDisplay",
     "WithinDomainSplit",

@@ -70,7 +70,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         `predict_proba` then refers to the natural frequencies; `predict` and `predict_set` keep the balance.
     raw_members : sequence of int, default=()
         Positions of members of trees. They take the features after the first `n_prepared_features`, which are the
-        columns of a table: see :class:`~unseen.model_selection.TablePreparation`.
+        columns of a table: see `TablePreparation`.
     n_prepared_features : int, default=None
         Number of features for the other members; None means that all members take all features.
 
