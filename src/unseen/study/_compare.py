@@ -14,6 +14,7 @@ import numpy as np
 
 from ..linalg import Ints
 from ..model_selection import check_comparison_size, check_metric, get_metric, metric_range
+from ..models import make_preparation
 from ..report import draw_comparison, rank_methods, render_comparison
 from ..shift import Diagnosis, diagnose
 from ..tables import Dates, Table, is_table, load_table, make_preprocessor, table_from_arrays
@@ -325,7 +326,7 @@ def run_comparison(
     Validation scores are added to `validation_scores`.
     """
     samples = table.samples
-    preparation = make_preprocessor(table.schema, protocol.preprocess)
+    preparation = make_preparation(table.schema, protocol.preprocess)
     results = list(all_results(samples, tasks, protocol, preparation, methods, execution, validation_scores))
     rows = [row for row, _ in results]
     predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}
