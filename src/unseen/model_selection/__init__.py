@@ -29,7 +29,17 @@ from ._metrics import Metric, check_metric, describe_rare_class, get_metric, met
 from ._model_builder import SelectedModel, SelectionOptions, select_model
 from ._projection_search import ProjectionSearchCV
 from ._refit import RefittedMembers, refit_candidates
-from ._registry import HEADS, METHODS, Method, expand_methods, get_method, method_names, parse_methods, register
+from ._registry import (
+    AUTO_TRANSDUCTIVE,
+    HEADS,
+    METHODS,
+    Method,
+    expand_methods,
+    get_method,
+    method_names,
+    parse_methods,
+    register,
+)
 from ._sample_size import (
     MAX_USABLE_SHARE,
     MIN_DOMAINS_FOR_INTERVAL,

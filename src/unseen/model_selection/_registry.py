@@ -39,7 +39,7 @@ WIDTHS = ("0.01*median", "0.1*median", "median")
 RIDGES = ("1e-4*scale", "1e-2*scale", "scale", "1e2*scale")
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
 NOT_IN_LEAN_GRIDS = (WIDTHS[0], RIDGES[0])  # the widest kernel and the smallest ridge
-ENSEMBLE_GRID: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:]}
+ENSEMBLE_GRID: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:3]}
 HEADS: dict[str, Any] = {
     "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # model files do not store trees
     "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000, solver="newton-cg")),
@@ -77,6 +77,8 @@ class Method:
         Whether `unseen.compare` includes it by default.
     in_ensemble : bool, default=False
         Whether it is a member of the automatic ensemble of `UnseenClassifier`.
+    allows_transductive : bool, default=False
+        Whether an automatic ensemble may have transductive members, which an acceptance test decides.
     trusted_types : tuple of type
         Types of its estimators that model files may contain in addition to those of all methods.
     needs_feature_map : bool, default=False
@@ -107,6 +109,7 @@ class Method:
     max_rows_reason: str = ""
     in_comparison: bool = True
     in_ensemble: bool = False
+    allows_transductive: bool = False
     trusted_types: tuple[type, ...] = ()
     needs_feature_map: bool = False
     relative_cost: float = 1.0
@@ -178,7 +181,8 @@ class Method:
         """Yield one candidate for each setting and, for a projection, for each head and centering.
 
         The method "auto" yields the candidates of its members, from their ensemble grids and with logistic heads: with
-        both centerings if "target" is among `centerings`, otherwise only inductive ones.
+        both centerings if it allows transductive members or "target" is among `centerings`, otherwise only inductive
+        ones.
 
         Parameters
         ----------
@@ -201,7 +205,7 @@ class Method:
                 f"The method {self.name!r} needs a feature map. Use UnseenClassifier([{self.name!r}], feature_map=...)."
             )
         if self.members:
-            allows_target = "target" in centerings
+            allows_target = self.allows_transductive or "target" in centerings
             member_centerings = ("source", "target") if allows_target else ("source",)
             for name in self.members:
                 for candidate in METHODS[name].candidates(
@@ -373,7 +377,7 @@ for _method in (
             "conditional_weight": (0.0, "scale", "1e2*scale", "1e4*scale"),
             "prior_weight": (0.0, "scale", "1e2*scale"),
         },
-        [{"ridge": RIDGES[1:3], "conditional_weight": [w], "prior_weight": [w]} for w in (0.0, "scale", "1e2*scale")],
+        [{"conditional_weight": [w], "prior_weight": [w]} for w in (0.0, "scale", "1e2*scale")],
         "conditional invariance: the same distribution of each class in all domains",
         in_ensemble=True,  # each further projection would double the time of the automatic ensemble
     ),
@@ -473,6 +477,17 @@ register(
         "auto",
         shares="decomposition",
         description="the automatic ensemble of UnseenClassifier and unseen.fit",
+    )
+)
+# The same with transductive=True. `unseen.compare` adds it to its default methods.
+AUTO_TRANSDUCTIVE = "auto, transductive"
+register(
+    replace(
+        METHODS["auto"],
+        name=AUTO_TRANSDUCTIVE,
+        allows_transductive=True,
+        in_comparison=False,
+        description="the automatic ensemble, which may use batches of the new domain",
     )
 )
 

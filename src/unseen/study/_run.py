@@ -453,8 +453,9 @@ class _ValidationGroup:
 
 
 def _sharing_methods(table: dict[str, Method]) -> list[list[str]]:
-    """Names of methods, grouped by shared computations."""
-    return group_by(table, lambda name: table[name].shares == "decomposition" or name)
+    """Names of methods, grouped by shared computations; ensembles share models with their members."""
+    members = {name for method in table.values() for name in method.members}
+    return group_by(table, lambda name: table[name].shares == "decomposition" or name in members or name)
 
 
 def _sharing_key(candidate: Candidate) -> Hashable:
@@ -484,8 +485,9 @@ def make_problem(samples: Samples, task: Task, repeat: int, protocol: Protocol, 
         splits=protocol.validation_splits(samples, train, test, repeat),
         preparation=PREPROCESSORS[protocol.preprocess] if preparation is None else preparation,
         centering=protocol.centering,
+        heads=protocol.heads,
         quick=protocol.quick,
-        lean=protocol.grid == "lean",
+        grid=protocol.grid,
         scoring=get_metric(protocol.metric).scoring,
         balance=protocol.balance,
     )
