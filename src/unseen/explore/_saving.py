@@ -44,7 +44,11 @@ def save(session: Session, setting: Setting, path: Path) -> None:
         save_model(result.model, path, card)
         return
     protocol = replace(
-        COMPARISON_PROTOCOL, repeats=1, preprocess=session.scale, centering=setting.centering, seed=session.seed
+        COMPARISON_PROTOCOL,
+        repeats=1,
+        preprocess=session.scale,
+        centering="target" if setting.centering == "target" else "source",
+        seed=session.seed,
     )
     page = compare_table(session.table, protocol, [method, *COMPARED_METHODS], command=command).to_html()
     with atomic_write(path) as file:

@@ -90,6 +90,7 @@ __all__ = [
 ]
 # For other packages of the library.
 __all__ += [
+    "AUTO_TRANSDUCTIVE",
     "EXPECTED_ERRORS",
     "FULL_ENSEMBLE",
     "HEADS",

@@ -34,7 +34,6 @@ from ..model_selection import (
     collect_responses,
     encode_predictions,
     evaluate_candidates,
-    group_by,
     ignore_expected_warnings,
     refit_candidates,
     required_responses,

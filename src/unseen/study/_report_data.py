@@ -191,7 +191,7 @@ def surface_facts(
 def _cross_settings(
     candidates: Sequence[Candidate], selected: Candidate, x_name: str, y_name: str, grid: Mapping[str, Sequence[Any]]
 ) -> list[Candidate]:
-    """Return a candidate for each value of y and of x, the most similar to the selected one; none if some are missing."""
+    """Return the candidate most similar to the selected one for each value of y and of x; none if some are missing."""
 
     def count_equal(candidate: Candidate) -> int:
         return len(candidate.settings.items() & selected.settings.items())

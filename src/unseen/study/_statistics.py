@@ -298,7 +298,7 @@ class ComparisonResults:
 
     @property
     def opt_in_interval(self) -> Interval | None:
-        """The difference that transductive steps of the automatic method make; None if it was not compared with both."""
+        """The difference between the automatic method with and without transductive steps, if both were compared."""
         if self.auto_method in (None, AUTO_TRANSDUCTIVE):
             return None
         pairs = self.pair_methods([AUTO_TRANSDUCTIVE], ["auto"])

@@ -195,7 +195,7 @@ def _describe_opt_in(results: ComparisonResults, interval: Interval | None) -> I
     n_used = sum(row.transductive for row in rows)
     if not n_used:
         yield (
-            "transductive=True would change nothing here: the acceptance test rejected every transductive step, so that "
+            "transductive=True would change nothing here: the acceptance test rejected every transductive step, and "
             f"{AUTO_TRANSDUCTIVE!r} makes the predictions of 'auto'."
         )
         return
