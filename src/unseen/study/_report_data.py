@@ -46,7 +46,7 @@ MAX_PLOT_THUMBNAILS = 800  # they take about a megabyte of the page
 MAX_CONFUSION_COUNTS = 100_000  # in all confusion tables together; they take a few megabytes of the page
 MIN_CONFUSION_CLASSES = 8  # in each confusion table
 MAX_PLOT_POINTS = 2000  # more points overlap and make the page slow
-SCORE_DECIMALS = 5  # of fractions: a thousandth of a percentage point
+SCORE_DECIMALS = 8  # the rounding errors of percentages are smaller
 BIN_MEANS = ("confidence", "accuracy")
 VERSION_KEYS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
 
@@ -471,7 +471,7 @@ def ensemble_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | No
     }
     sorted_weights = dict(sorted(weights.items(), key=lambda item: -item[1]))
     decisions = [decision for row in all_rows for decision in row.settings["decisions"]]
-    n_decided = sum(bool(row.settings["decisions"]) for row in all_rows)
+    decided_rows = [row for row in all_rows if row.settings["decisions"]]
     decisions_by_step = group_by(decisions, lambda decision: decision["step"])
     calibrations = [settings["calibration"] for settings in all_settings]
     mean_errors = {
@@ -486,7 +486,8 @@ def ensemble_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | No
         "method": method,
         "n": len(auto_rows),
         "weights": _to_json_value(sorted_weights),
-        "decisions": [_decision_facts(steps, n_decided, verdict.scale) for steps in decisions_by_step],
+        "decisions": [_decision_facts(steps, len(decided_rows), verdict.scale) for steps in decisions_by_step],
+        "decided_by": decided_rows[0].method if decided_rows else None,
         "calibration": {**_to_json_value(mean_errors), "bins": bins},
         "forecast": _expected_performance(auto_rows, verdict),
     }

@@ -35,8 +35,14 @@ from ._store import Row
 CorrectSamples = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]  # by method, task and repeat
 CONFIDENCE_LEVEL = 0.95
 N_BOOTSTRAP_DRAWS = 4000
+PERCENT_DECIMALS = 6
 EQUALITY_DECIMALS = 12  # decimal places to which two differences, or two means, are compared
 Kind = Literal["invariant", "plain", "none"]
+
+
+def to_percent(score: float) -> float:
+    """Convert a fraction to percent, without the rounding error that would decide ties such as 80.75."""
+    return round(100 * score, PERCENT_DECIMALS)
 
 
 @dataclass(frozen=True)
@@ -69,11 +75,11 @@ class Scale:
 
     def format_score(self, score: float) -> str:
         """Format a score with its unit."""
-        return f"{100 * score:.1f}%" if self.share else f"{score:.3f}"
+        return f"{to_percent(score):.1f}%" if self.share else f"{score:.3f}"
 
     def format_difference(self, difference: float, sign: str = "") -> str:
         """Format a difference of scores with its unit; `sign` "+" also shows positive signs."""
-        return f"{100 * difference:{sign}.1f} points" if self.share else f"{difference:{sign}.3f}"
+        return f"{to_percent(difference):{sign}.1f} points" if self.share else f"{difference:{sign}.3f}"
 
     @property
     def metric_name(self) -> str:
@@ -125,9 +131,7 @@ class Interval:
                 f"{difference} ({self.n_domains} held-out domains are too few for a {CONFIDENCE_LEVEL:.0%} interval; "
                 f"about {self.n_domains_needed} are needed)"
             )
-        factor, digits = (100, 1) if self.share else (1, 3)
-        low = f"{factor * self.low:+.{digits}f}"
-        high = f"{factor * self.high:+.{digits}f}"
+        low, high = (f"{to_percent(end):+.1f}" if self.share else f"{end:+.3f}" for end in (self.low, self.high))
         return f"{difference}, {CONFIDENCE_LEVEL:.0%} interval {low} to {high}"
 
 
