@@ -40,8 +40,8 @@ def unseen(folder, encoding, *args, stdout=subprocess.PIPE):
 
 
 COLUMNS = ("--label", "label", "--domain", "site")
-FIT = ("fit", "train.csv", *COLUMNS, "--method", "logistic", "--columns")
-COMPARE = ("compare", "train.csv", *COLUMNS, "--methods", "1NN,logistic", "--quick", "--jobs", "1", "--columns")
+FIT = ("fit", "train.csv", *COLUMNS, "--methods", "logistic", "--columns")
+COMPARE = ("compare", "train.csv", *COLUMNS, "--methods", "1-NN,logistic", "--quick", "--jobs", "1", "--columns")
 COMMANDS = {
     "fit": (*FIT, "-o", "made.unseen"),
     "compare": (*COMPARE, "--report", "made.html"),
@@ -65,7 +65,7 @@ def test_characters_that_cannot_be_encoded_are_replaced(home, command, encoding)
 
 
 def test_nothing_is_lost_in_json(home):
-    done = unseen(home, "ascii", "show", "given.unseen", "--json")
+    done = unseen(home, "ascii", "show", "given.unseen", "--format", "json")
     assert set(json.loads(done.stdout.decode("ascii"))["data"]["domains"]) == set(SITES)
 
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import unseen
 from unseen.cli._app import app
+from unseen.exceptions import DataWarning
 
 SITES, ROWS, CASES = ("north", "south", "east", "west"), 150, 9
 METHODS = ["majority", "logistic", "CIDG"]
@@ -36,7 +37,7 @@ def clinics(tmp_path_factory):
 
 def compared(path, *options):
     """Summary of a comparison through the command, and what was said beside it."""
-    args = ("compare", path, "--label", "disease", "--domain", "clinic", *OPTIONS, *options, "--json")
+    args = ("compare", path, "--label", "disease", "--domain", "clinic", *OPTIONS, *options, "--format", "json")
     store = ("--store", path.with_name(f"{len(options)}.sqlite"))
     result = CliRunner().invoke(app, [*map(str, args + store)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
     assert result.exit_code == 0, result.output
@@ -74,14 +75,15 @@ def test_by_balanced_accuracy_a_model_is_chosen_that_finds_cases(clinics):
 
 
 def test_fit_warns_of_the_rare_class_before_the_work(clinics):
-    args = ("fit", clinics, "--label", "disease", "--domain", "clinic", "--method", "logistic")
+    args = ("fit", clinics, "--label", "disease", "--domain", "clinic", "--methods", "logistic")
     output = ("-o", clinics.with_name("model.unseen"))
     result = CliRunner().invoke(app, [*map(str, args + output)], env={"COLUMNS": "200", "TERM": "dumb"})
     assert result.exit_code == 0, result.output
     said = " ".join(result.stderr.split())
     advice = "Class yes has 6.0% of the samples; always predicting no has an accuracy of 94.0%. Accuracy, by which"
     assert said.index(advice) < said.index("compare by balanced_accuracy first") < said.index("Choosing settings")
-    model = unseen.fit(clinics, "logistic", label="disease", domain="clinic")
+    with pytest.warns(DataWarning, match=advice):
+        model = unseen.fit(clinics, method="logistic", label="disease", domain="clinic")
     assert any(advice in notice for notice in model.card["data"]["notices"])
 
 
