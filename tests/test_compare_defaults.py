@@ -147,7 +147,7 @@ def test_acceptance_tests_and_the_recommendation_follow_the_metric():
 
 
 def test_scores_are_fractions_in_python_and_percent_in_print():
-    found = unseen.compare(X, Y, sample_domain=D, methods=["logistic", "1NN"], repeats=1, quick=True)
+    found = unseen.compare(X, Y, sample_domain=D, methods=["logistic", "1-NN"], repeats=1, quick=True)
     frame = found.to_frame()
     row = frame.loc["logistic"]
     scores = [one.accuracy for one in found.rows if one.method == "logistic"]
@@ -161,11 +161,11 @@ def test_columns_of_a_table_are_selected_as_on_the_command_line():
     pandas = pytest.importorskip("pandas", reason="frames need it")
     names = [f"column {k}" for k in range(X.shape[1])]
     frame = pandas.DataFrame(X, columns=names).assign(site=D, species=np.where(Y == 1, "owl", "bat"))
-    options = {"label": "species", "domain": "site", "methods": ["logistic", "1NN"], "repeats": 1, "quick": True}
+    options = {"label": "species", "domain": "site", "methods": ["logistic", "1-NN"], "repeats": 1, "quick": True}
     kept = unseen.compare(frame, features=names[:2], **options)
     dropped = unseen.compare(frame, drop=names[2:], **options)
     arrays = unseen.compare(
-        X[:, :2], frame["species"], sample_domain=D, methods=["logistic", "1NN"], repeats=1, quick=True
+        X[:, :2], frame["species"], sample_domain=D, methods=["logistic", "1-NN"], repeats=1, quick=True
     )
     accuracies = [[row.accuracy for row in found.rows] for found in (kept, dropped, arrays)]
     assert accuracies[0] == accuracies[1] == accuracies[2]
