@@ -139,7 +139,8 @@ class Method:
         n_classes : int
             Number of classes.
         grid : {"full", "lean", "ensemble"}, default="full"
-            The whole grid, the grid without the widest kernel and the smallest ridge, or `ensemble_grid`.
+            The whole grid, the grid without the widest kernel and the smallest ridge, or `ensemble_grid`, which has one
+            number of components only.
         quick : bool, default=False
             Whether to keep only two values of each parameter of a projection, or two settings of another method.
 
@@ -161,7 +162,8 @@ class Method:
             if self.component_multiples:
                 # Components after the first n_classes - 1 have small eigenvalues, whose inverse square roots make them
                 # dominate distances: whether they improve predictions depends on the data.
-                values_by_name["n_components"] = [multiple * (n_classes - 1) for multiple in self.component_multiples]
+                multiples = self.component_multiples[:1] if grid == "ensemble" else self.component_multiples
+                values_by_name["n_components"] = [multiple * (n_classes - 1) for multiple in multiples]
             if quick and self.is_projection:
                 values_by_name = {name: values[-2:] for name, values in values_by_name.items()}
             settings += ParameterGrid(values_by_name)
