@@ -85,7 +85,7 @@ def compare(
     quiet: o.Quiet = False,
     store: o.Store = None,
     seed: o.Seed = 0,
-    jobs: o.Jobs = 2,
+    jobs: o.Jobs = -1,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
 ) -> None:

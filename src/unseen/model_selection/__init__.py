@@ -35,6 +35,7 @@ from ._registry import (
     AUTO_TRANSDUCTIVE,
     HEADS,
     METHODS,
+    GridName,
     Method,
     expand_methods,
     get_method,
@@ -60,6 +61,7 @@ from ._split_evaluation import (
     single_thread,
 )
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, check_groups_not_split
+from ._table_preparation import TablePreparation, join_views, prepare_samples, tree_samples
 from ._trial_splits import TrialSplits
 from ._unseen_classifier import UnseenClassifier
 from ._validation import (

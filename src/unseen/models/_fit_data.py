@@ -137,7 +137,12 @@ def fit(
     )
     opened = open_data(data, y, sample_domain, options, "fit")
     source: Rows = TableRows(opened) if isinstance(opened, Table) else opened
-    plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP[feature_map], landmarks=n_landmarks)
+    plan = SizePlan.from_rows(
+        source.rows,
+        exact=EXACT_BY_FEATURE_MAP[feature_map],
+        landmarks=n_landmarks,
+        ensemble=len(resolve_methods(methods)) > 1,
+    )
     table = open_row_stream(source, plan, random_state)
     check_metric(scoring, table.samples.classes)
     notices = [*fit_notices(table, methods, plan, metric), *_find_unused(plan, n_landmarks=n_landmarks, client=client)]

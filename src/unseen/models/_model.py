@@ -245,7 +245,7 @@ class Model:
         predicted = decisions.argmax(axis=1)
         P = ensemble.with_natural_priors(decisions)
         predicted_by_member = ensemble.member_probabilities(prepared, labels).argmax(axis=2)
-        farther = model.novelty.score_samples(prepared)
+        farther = model.novelty.score_samples(model.novelty_features(prepared))
         names = np.array(self._member_names())
         positions = np.arange(len(prepared))
         if rows is not None:

@@ -15,18 +15,20 @@ import numpy as np
 from ..linalg import Ints
 from ..model_selection import (
     AUTO_TRANSDUCTIVE,
+    GridName,
     check_comparison_size,
     check_metric,
     get_metric,
     method_names,
     metric_range,
 )
+from ..models import make_preparation
 from ..report import draw_comparison, rank_methods, render_comparison
 from ..shift import Diagnosis, diagnose
 from ..tables import Dates, Table, is_table, load_table, make_preprocessor, table_from_arrays
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
-from ._protocol import COMPARISON_PROTOCOL, GridName, Protocol, Task, make_tasks
+from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, make_tasks
 from ._report_data import (
     confusion_facts,
     data_facts,
@@ -354,7 +356,7 @@ def run_comparison(
     Validation scores are added to `validation_scores`.
     """
     samples = table.samples
-    preparation = make_preprocessor(table.schema, protocol.preprocess)
+    preparation = make_preparation(table.schema, protocol.preprocess)
     results = list(all_results(samples, tasks, protocol, preparation, methods, execution, validation_scores))
     rows = [row for row, _ in results]
     predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}

@@ -23,6 +23,7 @@ from ..model_selection import (
     EnsembleClassifier,
     EvaluationConfig,
     FittedEnsemble,
+    GridName,
     Method,
     OutOfDomainPredictions,
     Prediction,
@@ -35,15 +36,18 @@ from ..model_selection import (
     encode_predictions,
     evaluate_candidates,
     ignore_expected_warnings,
+    join_views,
+    prepare_samples,
     refit_candidates,
     required_responses,
     score_predictions,
     tabulate_scores,
     transform_for_classifier,
+    tree_samples,
 )
 from ..utils.samples import Balance, Samples
 from ..utils.warnings import ignore_warnings
-from ._protocol import GridName, make_candidates
+from ._protocol import make_candidates
 from ._store import Scores
 
 SplitId = tuple[str, str]
@@ -133,7 +137,10 @@ class Problem:
     def candidates(self, name: str) -> tuple[Candidate, ...]:
         """The settings of a method."""
         n_classes = len(np.unique(self.samples.codes[self.train]))
-        return make_candidates(self.methods[name], n_classes, self.grid, self.quick, self.centering, self.heads)
+        n_features = self.samples.X.shape[1]
+        return make_candidates(
+            self.methods[name], n_classes, n_features, self.grid, self.quick, self.centering, self.heads
+        )
 
     def ensemble_candidates(self, names: Iterable[str]) -> dict[str, Candidate]:
         """Candidates of ensembles, whose decision scores are needed, by their keys."""
@@ -207,7 +214,7 @@ class Problem:
         if self.preparation is None:
             return self.samples.take(rows)
         fitted = clone(self.preparation).fit(self.samples.X[self.train])
-        return replace(self.samples.take(rows), X=np.asarray(fitted.transform(self.samples.X[rows]), dtype=np.float64))
+        return prepare_samples(fitted, self.samples.take(rows))
 
     def find_candidate(self, name: str, settings: Mapping[str, Any]) -> Candidate:
         """The candidate with these settings, which may hold further remarks."""
@@ -222,8 +229,7 @@ class Problem:
         rows = self.prepared
         with ignore_expected_warnings():
             train = rows.take(np.arange(len(self.train)))
-            weight = train.weights(balance=self.balance)
-            pipeline = self.find_candidate(name, settings).fit(train.X, train.y, train.domain, weight)
+            pipeline = self.find_candidate(name, settings).fit_samples(train, self.balance)
         return transform_for_classifier(pipeline, rows.X, rows.domain)
 
     def scores(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> dict[str, Any]:
@@ -405,7 +411,9 @@ def _evaluate_large(selected: Mapping[str, SelectedMethod], problem: Problem) ->
             members = refit_candidates(method.candidates, sample, plan, balance=problem.balance, collect=collect)
             if method.ensemble is None:
                 facts = members.facts[0]
-                predictions = _predict_targets(members.pipelines[0], test, required_responses(problem.scoring))
+                is_raw = method.candidates[0].features == "raw"
+                responses = required_responses(problem.scoring)
+                predictions = _predict_targets(members.pipelines[0], tree_samples(test) if is_raw else test, responses)
             else:
                 predictions = _predict_targets_by_ensemble(method.ensemble, members.pipelines, test)
         except expected as error:
@@ -429,12 +437,15 @@ def _predict_targets_by_ensemble(
 ) -> list[Prediction]:
     """Predictions of an ensemble for each target, also for targets with few rows."""
     ensemble = unfitted.with_members(members)
+    if test.raw is not None:
+        ensemble.set_params(n_prepared_features=test.X.shape[1])
+    X = join_views(test)
     if ensemble.prior_ratio is not None:  # the members know the classes of the training rows
         ensemble.set_params(prior_ratio=ensemble.prior_ratio[np.isin(test.classes, ensemble.classes_)])
     predictions = []
     for k, target in enumerate(np.unique(test.domain)):
         rows = test.domain == target
-        P = ensemble.combine_members(test.X[rows], test.domain[rows])
+        P = ensemble.combine_members(X[rows], test.domain[rows])
         codes = encode_predictions(ensemble.classes_[P.argmax(axis=1)], test.classes, int(rows.sum()))
         responses = {"predict_proba": ensemble.with_natural_priors(P), "classes_": ensemble.classes_}
         predictions.append(Prediction(0, k, codes, responses))

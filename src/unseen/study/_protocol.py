@@ -21,6 +21,7 @@ from ..linalg import Ints
 from ..model_selection import (
     HEADS,
     Candidate,
+    GridName,
     LeaveOneDomainOut,
     Method,
     WithinDomainSplit,
@@ -96,7 +97,6 @@ def make_tasks(domains: Sequence[str], n_targets: int = 1) -> list[Task]:
 
 
 Selection = Literal["within", "domain", "oracle"]
-GridName = Literal["full", "lean", "ensemble"]
 PREPROCESSORS: dict[str, Any] = {"l2": Normalizer(), "standardize": StandardScaler(), "none": FunctionTransformer()}
 ALLOWED_VALUES = {
     "selection": ("within", "domain", "oracle"),
@@ -245,10 +245,10 @@ def make_configuration(samples: Samples, protocol: Protocol, preprocessor: Any) 
     return {"data": digest.hexdigest(), **settings, "preprocess": full_repr(preprocessor), "unseen": __version__}
 
 
-def add_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[str, Any]:
+def add_method(config: dict[str, Any], method: Method, n_classes: int, n_features: int) -> dict[str, Any]:
     """Return the configuration of the rows of a method, which changes with the candidates of the method."""
     candidates = make_candidates(
-        method, n_classes, config["grid"], config["quick"], config["centering"], tuple(config["heads"])
+        method, n_classes, n_features, config["grid"], config["quick"], config["centering"], tuple(config["heads"])
     )
     descriptions = [(candidate.variant, candidate.settings, candidate.key) for candidate in candidates]
     return {**config, "method": [method.name, *descriptions]}
@@ -256,12 +256,22 @@ def add_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[s
 
 @lru_cache(maxsize=100)
 def make_candidates(
-    method: Method, n_classes: int, grid: GridName, quick: bool, centering: str, heads: tuple[str, ...]
+    method: Method,
+    n_classes: int,
+    n_features: int,
+    grid: GridName,
+    quick: bool,
+    centering: str,
+    heads: tuple[str, ...],
 ) -> tuple[Candidate, ...]:
     """Make the candidates of a method under a protocol, cached since computing their keys takes time."""
-    if grid == "ensemble" and method.ensemble_grid is None:
+    is_member = method.ensemble_grid is not None and method.is_fast_enough(n_classes * n_features)
+    if grid == "ensemble" and not is_member:
         grid = "lean"
-    return tuple(method.candidates(n_classes, grid=grid, quick=quick, heads=heads, centerings=(centering,)))
+    candidates = method.candidates(
+        n_classes, grid=grid, quick=quick, heads=heads, centerings=(centering,), n_features=n_features
+    )
+    return tuple(candidates)
 
 
 def configuration_key(config: dict[str, Any]) -> str:

@@ -25,7 +25,8 @@ from ..model_selection import (
     method_names,
     tabulate_scores,
 )
-from ..tables import Table, make_preprocessor
+from ..models import make_preparation
+from ..tables import Table
 from ..utils.environment import environment_info
 from ..utils.validation import encode_domains
 from ._method_evaluation import Problem, split_id
@@ -416,7 +417,7 @@ def view_facts(
         return {"embedding": None, "surface": None}
     task = next(task for task in tasks if task.name == row.task)
     samples = table.samples
-    problem = make_problem(samples, task, row.repeat, protocol, make_preprocessor(table.schema, protocol.preprocess))
+    problem = make_problem(samples, task, row.repeat, protocol, make_preparation(table.schema, protocol.preprocess))
     plan = SizePlan.from_rows(len(problem.train) + len(problem.test))
     if not plan.exact:  # the embedding uses exact kernels, and a plot does not need more rows
         problem = problem.subsample(plan.choice_rows)

@@ -163,7 +163,9 @@ def all_results(
     study = Study(samples, protocol, preparation, table)
     config = make_configuration(samples, protocol, preparation)
     config_key = configuration_key(config)
-    method_configs = {method: add_method(config, table[method], len(samples.classes)) for method in table}
+    n_classes = len(samples.classes)
+    n_features = samples.X.shape[1]
+    method_configs = {name: add_method(config, method, n_classes, n_features) for name, method in table.items()}
     method_keys = {method: configuration_key(method_config) for method, method_config in method_configs.items()}
     with Store(":memory:" if execution.store is None else execution.store) as store:
         for each in (config, *method_configs.values()):
