@@ -32,6 +32,7 @@ from ._model_builder import SelectedModel, SelectionOptions, select_model
 from ._projection_search import ProjectionSearchCV
 from ._refit import RefittedMembers, refit_candidates
 from ._registry import (
+    AUTO_TRANSDUCTIVE,
     HEADS,
     METHODS,
     GridName,

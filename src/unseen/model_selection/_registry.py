@@ -45,8 +45,8 @@ ENSEMBLE_TRAIN_ROWS = 2_000
 ENSEMBLE_EXACT_ROWS = 1_000
 # Beyond this number of classes times features, boosting, which fits trees to each class and uses all features in each
 # split, takes longer than all other members together. Tables of images have more, other tables rarely.
-MAX_BOOSTED_CLASS_FEATURES = 1_000
-ENSEMBLE_GRID: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:]}
+MAX_BOOSTED_CLASS_FEATURES = 500
+ENSEMBLE_GRID: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:3]}
 HEADS: dict[str, Any] = {
     "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # model files do not store trees
     "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000, solver="newton-cg")),
@@ -89,6 +89,8 @@ class Method:
         Whether `unseen.compare` includes it by default.
     in_ensemble : bool, default=False
         Whether it is a member of the automatic ensemble of `UnseenClassifier`.
+    allows_transductive : bool, default=False
+        Whether an automatic ensemble may have transductive members, which an acceptance test decides.
     trusted_types : tuple of type
         Types of its estimators that model files may contain in addition to those of all methods.
     needs_feature_map : bool, default=False
@@ -121,6 +123,7 @@ class Method:
     max_class_features: int | None = None
     in_comparison: bool = True
     in_ensemble: bool = False
+    allows_transductive: bool = False
     trusted_types: tuple[type, ...] = ()
     needs_feature_map: bool = False
     relative_cost: float = 1.0
@@ -156,7 +159,8 @@ class Method:
         n_classes : int
             Number of classes.
         grid : {"full", "lean", "ensemble"}, default="full"
-            The whole grid, the grid without the widest kernel and the smallest ridge, or `ensemble_grid`.
+            The whole grid, the grid without the widest kernel and the smallest ridge, or `ensemble_grid`, which has one
+            number of components only.
         quick : bool, default=False
             Whether to keep only two values of each parameter of a projection, or two settings of another method.
 
@@ -178,7 +182,8 @@ class Method:
             if self.component_multiples:
                 # Components after the first n_classes - 1 have small eigenvalues, whose inverse square roots make them
                 # dominate distances: whether they improve predictions depends on the data.
-                values_by_name["n_components"] = [multiple * (n_classes - 1) for multiple in self.component_multiples]
+                multiples = self.component_multiples[:1] if grid == "ensemble" else self.component_multiples
+                values_by_name["n_components"] = [multiple * (n_classes - 1) for multiple in multiples]
             if quick and self.is_projection:
                 values_by_name = {name: values[-2:] for name, values in values_by_name.items()}
             settings += ParameterGrid(values_by_name)
@@ -199,7 +204,8 @@ class Method:
         """Yield one candidate for each setting and, for a projection, for each head and centering.
 
         The method "auto" yields the candidates of its members, from their ensemble grids and with logistic heads: with
-        both centerings if "target" is among `centerings`, otherwise only inductive ones.
+        both centerings if it allows transductive members or "target" is among `centerings`, otherwise only inductive
+        ones.
 
         Parameters
         ----------
@@ -224,7 +230,7 @@ class Method:
                 f"The method {self.name!r} needs a feature map. Use UnseenClassifier([{self.name!r}], feature_map=...)."
             )
         if self.members:
-            allows_target = "target" in centerings
+            allows_target = self.allows_transductive or "target" in centerings
             member_centerings = ("source", "target") if allows_target else ("source",)
             n_class_features = None if n_features is None else n_classes * n_features
             for name in self.members:
@@ -418,7 +424,7 @@ for _method in (
             "conditional_weight": (0.0, "scale", "1e2*scale", "1e4*scale"),
             "prior_weight": (0.0, "scale", "1e2*scale"),
         },
-        [{"ridge": RIDGES[1:3], "conditional_weight": [w], "prior_weight": [w]} for w in (0.0, "scale", "1e2*scale")],
+        [{"conditional_weight": [w], "prior_weight": [w]} for w in (0.0, "scale", "1e2*scale")],
         "conditional invariance: the same distribution of each class in all domains",
         in_ensemble=True,  # each further projection would double the time of the automatic ensemble
     ),
@@ -522,6 +528,17 @@ register(
         "auto",
         shares="decomposition",
         description="the automatic ensemble of UnseenClassifier and unseen.fit",
+    )
+)
+# The same with transductive=True. `unseen.compare` adds it to its default methods.
+AUTO_TRANSDUCTIVE = "auto, transductive"
+register(
+    replace(
+        METHODS["auto"],
+        name=AUTO_TRANSDUCTIVE,
+        allows_transductive=True,
+        in_comparison=False,
+        description="the automatic ensemble, which may use batches of the new domain",
     )
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -56,6 +56,10 @@ class TrialSplits:
             batch_rows = [make_trial_batches(codes, zlib.crc32(codes.astype("<i8").tobytes())) for codes in ranks]
         folds = CrossFittingFolds.from_rows([test for _, test in natural])
         return cls(list(natural), batch_rows, folds, make_nested_splits(samples, natural, folds))
+
+    def without_skewed(self) -> TrialSplits:
+        """The same trials without skewed batches."""
+        return replace(self, batch_rows=[batches[:1] for batches in self.batch_rows])
 
     @cached_property
     def skewed_splits(self) -> list[Split]:
