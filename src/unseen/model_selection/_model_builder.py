@@ -87,7 +87,13 @@ class SelectedModel:
     ) -> tuple[EnsembleClassifier, RefittedMembers]:
         """The ensemble with members fitted to all training data; see `refit_candidates`."""
         members = refit_candidates(
-            self.ensemble.members, samples, plan, balance=config.balance, seed=seed, collect=collect
+            self.ensemble.members,
+            samples,
+            plan,
+            balance=config.balance,
+            seed=seed,
+            collect=collect,
+            n_jobs=config.n_jobs,
         )
         ensemble = self.ensemble.to_estimator()
         if samples.raw is not None:
