@@ -284,6 +284,51 @@ def scaled_brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: fl
     return Estimate(value, se, (value - reach, min(value + reach, 1.0)), "identity", value, se)
 
 
+def log_loss(
+    y_true: ArrayLike, probabilities: ArrayLike, classes: Sequence[Any], *, level: float = 0.95
+) -> Estimate:
+    """Mean of minus the logarithm of the probability that was predicted for the true class.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        Class of each row.
+    probabilities : array-like of shape (n_rows, n_classes)
+        Predicted probabilities, one column per class.
+    classes : sequence
+        Classes in the order of the columns. Rows of other classes have the probability 0.
+    level : float, default=0.95
+        Nominal coverage of the interval.
+
+    Returns
+    -------
+    Estimate
+        On the logarithmic scale for meta-analysis; there it is not defined for a loss of 0. Probabilities below 1e-7
+        count as 1e-7.
+
+    Examples
+    --------
+    >>> from unseen.metrics import log_loss
+    >>> P = [[0.7, 0.2, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.3, 0.4, 0.3]]
+    >>> round(log_loss(list("abca"), P, list("abc")).value, 4)
+    0.6526
+    """
+    check_level(level)
+    labels = np.asarray(y_true)
+    columns = np.asarray(probabilities, dtype=np.float64)
+    check_columns(columns, len(labels), len(classes))
+    of_true_class = np.zeros(len(labels))
+    for j, name in enumerate(classes):
+        is_class = labels == name
+        of_true_class[is_class] = check_probabilities("probabilities", columns[:, j], len(labels))[is_class]
+    losses = -np.log(np.maximum(of_true_class, CLOSEST_PROBABILITY))
+    value = float(losses.mean())
+    se = _standard_error(losses)
+    if value == 0 or not np.isfinite(se):
+        return Estimate(value, se, (0.0, np.inf), "log")
+    return Estimate.from_scaled(value, se, "log", float(np.log(value)), se / value, level)
+
+
 def calibration_curve(
     y_true: ArrayLike,
     probabilities: ArrayLike,

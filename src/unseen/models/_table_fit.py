@@ -16,6 +16,7 @@ from ..model_selection import (
     METHODS,
     Candidate,
     EvaluationConfig,
+    FittedEnsemble,
     LeaveOneDomainOut,
     Method,
     ProgressOptions,
@@ -65,6 +66,8 @@ class TableFit:
         The ensemble in plain values: see `FittedEnsemble.to_dict`.
     scored_rows : dict
         Number of rows of each domain behind the scores.
+    fitted : FittedEnsemble or None
+        The ensemble with its cross-fitted out-of-domain predictions, on which thresholds are chosen.
     """
 
     model: TableModel
@@ -78,6 +81,7 @@ class TableFit:
     balance: Balance = "none"
     ensemble: dict[str, Any] = field(default_factory=dict)
     scored_rows: dict[str, int] = field(default_factory=dict)
+    fitted: FittedEnsemble | None = None
 
     @property
     def mean(self) -> float:
@@ -202,6 +206,7 @@ def fit_table(
         balance=balance,
         ensemble=fitted.to_dict(),
         scored_rows={name: len(codes) for name, codes in zip(domains, fitted.codes, strict=True)},
+        fitted=fitted,
     )
 
 

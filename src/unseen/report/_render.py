@@ -82,7 +82,14 @@ def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> s
     return _render(name, "Shift diagnosis", {"diagnosis": summary})
 
 
-def _render(template: str, title: str, summary: Mapping[str, Any]) -> str:
+def render_page(title: str, sections: list[dict[str, Any]]) -> str:
+    """Render sections, which are prepared already, as one self-contained HTML page."""
+    return _render("page.html.jinja", title, {}, sections)
+
+
+def _render(
+    template: str, title: str, summary: Mapping[str, Any], sections: list[dict[str, Any]] | None = None
+) -> str:
     jinja2 = optional_import("jinja2", "An HTML report")
     scripts = (f"(() => {{\n{_read_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
     try:
@@ -92,9 +99,9 @@ def _render(template: str, title: str, summary: Mapping[str, Any]) -> str:
             .render(
                 title=title,
                 data=summary.get("data") and {"columns": [], **summary["data"]},
-                style=_read_asset("report.css"),
+                style=_read_asset("report.css") + _read_asset("validation.css"),
                 script="".join(scripts),
-                sections=prepare_sections(summary),
+                sections=prepare_sections(summary) if sections is None else sections,
             )
         )
     except (KeyError, jinja2.UndefinedError) as error:

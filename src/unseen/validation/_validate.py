@@ -1,0 +1,363 @@
+"""`validate`: internal-external validation of the model that `fit` returns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from .. import __version__
+from ..linalg import Array
+from ..metrics import choose_threshold
+from ..model_selection import Method, expand_methods, parse_methods
+from ..tables import Column, Dates, Schema, Table, TableOptions, is_table, read_survey, survey_table
+from ..utils.environment import environment_info
+from ..utils.samples import Balance
+from ..utils.validation import Labels, check_domains
+from ._held_out import DEFAULT_THRESHOLD, FitOptions, SitePrediction, choose_site_threshold, predict_held_out
+from ._result import ValidationResult, ValidationSettings
+
+DEFAULT_COMPARISONS = ("logistic", "gradient boosting", "extra trees")
+MIN_SITES = 3  # a model for two of them is selected by holding out each
+
+
+def validate(
+    data: Any,
+    y: Any = None,
+    *,
+    sample_domain: Any = None,
+    label: str | None = None,
+    domain: str | None = None,
+    group: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    unlabeled: str | int | None = None,
+    dates: Dates = "drop",
+    categories: Sequence[str] | None = None,
+    positive: Any = None,
+    threshold: str | float | None = None,
+    method: Any = "auto",
+    compare_with: Sequence[Any] = DEFAULT_COMPARISONS,
+    tau_prior: Literal["none", "empirical"] = "none",
+    level: float = 0.95,
+    scale: str = "standardize",
+    transductive: bool = False,
+    balance: Balance = "none",
+    max_per_domain: int | None = None,
+    store: str | Path | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> ValidationResult:
+    """Validate the model that :func:`unseen.fit` returns on each held-out site, as a multi-site study reports it.
+
+    Each domain (site) is held out in turn, the whole fit is repeated on the others, and the model predicts the held-out
+    one: nested leave-one-domain-out cross-validation, which medicine calls internal-external validation. The result has
+    discrimination, calibration and clinical usefulness of each site with intervals, and their random-effects summary.
+
+    Parameters
+    ----------
+    data : array-like of shape (n_samples, n_features), DataFrame, str, path or Table
+        Samples; or a table with columns of labels and domains, as for :func:`unseen.fit`.
+    y : array-like of shape (n_samples,), default=None
+        Class labels, unless they are a column of a table.
+    sample_domain : array-like of shape (n_samples,), default=None
+        The domain of each sample, unless it is a column of a table.
+    label, domain, group, features, drop, unlabeled, dates, categories, max_per_domain
+        The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
+    positive : object, default=None
+        Class that is the event. None takes the last of two classes in sorted order, as scikit-learn does; the result
+        states it.
+    threshold : str or float, default=None
+        Risk from which a row counts as an event: a number; "youden"; "sensitivity=0.9"; "specificity=0.9"; or "cost=5:1",
+        if a missed event costs 5 times as much as a false alarm. It is chosen for each held-out site on out-of-domain
+        predictions of the other sites. None means 0.5. For two classes only.
+    method : str, estimator, tuple, Method or list of these, default="auto"
+        The model, as for :func:`unseen.fit`; or a classifier of scikit-learn.
+    compare_with : sequence, default=("logistic", "gradient boosting", "extra trees")
+        Methods that are validated beside it, in the same forms; () for none.
+    tau_prior : {"none", "empirical"}, default="none"
+        With "empirical", the standard deviation between sites has a half-normal prior where one is known
+        (``unseen.metrics.TAU_PRIOR_SCALES``), which gives useful intervals for 3 or 4 sites.
+    level : float, default=0.95
+        Nominal coverage of all intervals.
+    scale : {"standardize", "l2", "none"}, default="standardize"
+        See :func:`unseen.tables.make_preprocessor`.
+    transductive : bool, default=False
+        Whether models that need batches of each new domain may be used.
+    balance : {"none", "classes", "domains"}, default="none"
+        What has equal weight in training.
+    store : str or path, default=None
+        File to which predictions are added as they are complete; the same call continues an interrupted run from it.
+    random_state : int, default=0
+        Seed of the random number generators.
+    n_jobs : int, default=None
+        Number of processes.
+    verbose : int, default=0
+        1 shows progress.
+
+    Returns
+    -------
+    result : unseen.validation.ValidationResult
+        Sites, measures, summary, curves, texts and report.
+
+    See Also
+    --------
+    unseen.compare : Compare many methods on held-out domains.
+    unseen.validation.validate_predictions : The same statistics for predictions that exist already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unseen
+    >>> rng = np.random.default_rng(0)
+    >>> X, site = rng.normal(size=(400, 3)), np.repeat(["bonn", "leeds", "oslo", "turin"], 100)
+    >>> y = np.where(X[:, 0] + rng.normal(size=400) > 0.5, "ill", "well")
+    >>> result = unseen.validate(X, y, sample_domain=site, method="logistic", compare_with=(), positive="ill")
+    >>> auc = result.get_summary("auc")
+    >>> bool(auc.interval[0] < auc.value < auc.interval[1]), result.site_records[0]["few_events"]
+    (True, True)
+    """
+    start = time.perf_counter()
+    if tau_prior not in ("none", "empirical"):
+        raise ValueError(f"tau_prior={tau_prior!r} is not allowed. Use 'none' or 'empirical'.")
+    options = TableOptions(
+        label=label,
+        domain=domain,
+        group=group,
+        features=features,
+        drop=drop,
+        unlabeled=unlabeled,
+        dates=dates,
+        categories=categories,
+        max_per_domain=max_per_domain,
+        seed=random_state,
+    )
+    table = _open_table(data, y, sample_domain, options)
+    n_sites = len(np.unique(table.domain))
+    if n_sites < MIN_SITES:
+        raise ValueError(
+            f"validate needs at least {MIN_SITES} domains, since a model is selected on the domains that remain when one "
+            f"is held out; the data have {n_sites}. Use more domains, or compare for two."
+        )
+    positive, positive_rule = choose_positive(table.samples.classes, table.y, positive)
+    _check_threshold(threshold, len(table.samples.classes))
+    models = _parse_models([method, *compare_with], transductive)
+    held_out = predict_held_out(
+        table,
+        models,
+        FitOptions(scale, transductive, balance, random_state),
+        positive=positive,
+        aim=threshold,
+        store=None if store is None else Path(store),
+        n_jobs=n_jobs,
+        verbose=verbose,
+    )
+    main = models[0][0]
+    if all(one.probabilities is None for one in held_out if one.method == main):
+        first = next(one.failure for one in held_out if one.method == main)
+        raise ValueError(f"{main!r} could not be fitted without any of the {n_sites} domains. The first error: {first}")
+    settings = ValidationSettings(
+        name=table.name,
+        method=main,
+        positive=positive,
+        positive_rule=positive_rule,
+        aim=threshold,
+        level=level,
+        use_prior=tau_prior == "empirical",
+        notices=(*table.notices, *_describe_failures(held_out)),
+        facts={
+            "version": __version__,
+            "command": "unseen.validate(...)",
+            "n_features": table.X.shape[1],
+            "columns": list(table.schema.feature_names),
+            "scale": scale,
+            "balance": balance,
+            "transductive": transductive,
+            "random_state": random_state,
+            "seconds": time.perf_counter() - start,
+            "machine": environment_info(),
+        },
+    )
+    missing = {str(site): float(np.isnan(table.X[table.domain == site]).mean()) for site in np.unique(table.domain)}
+    return ValidationResult(settings, table.samples.classes, table.y, table.domain, table.rows, missing, held_out)
+
+
+def validate_predictions(
+    y: Any,
+    probabilities: Any,
+    *,
+    sample_domain: Any,
+    classes: Sequence[Any] | None = None,
+    positive: Any = None,
+    threshold: str | float | None = None,
+    tau_prior: Literal["none", "empirical"] = "none",
+    level: float = 0.95,
+    name: str = "predictions",
+    method: str = "model",
+) -> ValidationResult:
+    """Compute the statistics of :func:`unseen.validate` from out-of-domain predictions that exist already.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        True classes.
+    probabilities : array-like of shape (n_samples,) or (n_samples, n_classes), or dict of these
+        Predicted probabilities of the event, or of each class; of each row by a model that was not trained on its
+        domain. Or several of them, by the name of the method; the first one is the model that is reported.
+    sample_domain : array-like of shape (n_samples,)
+        The domain of each row.
+    classes : sequence, default=None
+        Classes in the order of the columns; None means sorted order.
+    positive : object, default=None
+        Class that is the event, as for :func:`unseen.validate`.
+    threshold : str or float, default=None
+        As for :func:`unseen.validate`. For each domain it is chosen on the predictions of all other domains.
+    tau_prior, level
+        As for :func:`unseen.validate`.
+    name : str, default="predictions"
+        Name of the data in the report.
+    method : str, default="model"
+        Name of the method in the report, unless probabilities are given by name.
+
+    Returns
+    -------
+    result : unseen.validation.ValidationResult
+        Sites, measures, summary, curves, texts and report.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unseen.validation import validate_predictions
+    >>> rng = np.random.default_rng(0)
+    >>> p, site = rng.uniform(size=600), np.repeat(["bonn", "leeds", "oslo"], 200)
+    >>> result = validate_predictions(rng.uniform(size=600) < p, p, sample_domain=site, threshold="youden")
+    >>> round(result.get_summary("auc").value, 1), result.settings.positive
+    (0.8, True)
+    """
+    labels = np.asarray(y)
+    site = check_domains(sample_domain, len(labels)).astype(str)
+    order = np.unique(labels) if classes is None else np.asarray(classes)
+    if len(order) < 2:
+        raise ValueError(f"y has the class {order.tolist()[0]!r} only; at least 2 classes are needed.")
+    positive, positive_rule = choose_positive(order, labels, positive)
+    _check_threshold(threshold, len(order))
+    named = probabilities if isinstance(probabilities, dict) else {method: probabilities}
+    held_out = []
+    for key, values in named.items():
+        P = _as_columns(values, len(labels), order, positive)
+        for one in np.unique(site):
+            cutoff = (
+                np.nan
+                if len(order) > 2
+                else _other_sites_threshold(labels == positive, P, site, one, order, positive, threshold)
+            )
+            held_out.append(SitePrediction(str(key), str(one), P[site == one], cutoff))
+    settings = ValidationSettings(
+        name=name,
+        method=str(next(iter(named))),
+        positive=positive,
+        positive_rule=positive_rule,
+        aim=threshold,
+        level=level,
+        use_prior=tau_prior == "empirical",
+        facts={"version": __version__, "command": "unseen.validation.validate_predictions(...)"},
+    )
+    return ValidationResult(settings, order, labels, site, np.arange(len(labels)), {}, held_out)
+
+
+def choose_positive(classes: Labels, y: Labels, positive: Any) -> tuple[Any, str]:
+    """Return the class that is the event, and how it was determined; None for more than two classes."""
+    names = classes.tolist()
+    if len(names) > 2:
+        if positive is not None:
+            raise ValueError(
+                f"positive={positive!r} needs two classes, but there are {len(names)}. Leave it out: each class is "
+                "validated against all others."
+            )
+        return None, ""
+    if positive is None:
+        return names[
+            1
+        ], f"The event is {names[1]!r}, the last of both classes in sorted order; set positive to change it."
+    matches = [name for name in names if name == positive or str(name) == str(positive)]
+    if not matches:
+        raise ValueError(f"positive={positive!r} is not a class. Use {names[0]!r} or {names[1]!r}.")
+    return matches[0], ""
+
+
+def _check_threshold(threshold: str | float | None, n_classes: int) -> None:
+    """Raise ValueError for a threshold that cannot be chosen, before any computation."""
+    if threshold is None:
+        return
+    if n_classes > 2:
+        raise ValueError(f"threshold={threshold!r} needs two classes, but there are {n_classes}. Leave it out.")
+    try:
+        choose_threshold([0, 1], [0.4, 0.6], threshold)
+    except ValueError as error:
+        raise ValueError(str(error).replace("aim=", "threshold=", 1)) from None
+
+
+def _parse_models(items: Sequence[Any], transductive: bool) -> list[tuple[str, list[Method]]]:
+    """Names and methods of the models; a classifier without a name gets that of its type."""
+    models: dict[str, list[Method]] = {}
+    for item in items:
+        parts = item if isinstance(item, list) else [item]
+        named = [(type(part).__name__, part) if is_estimator(part) else part for part in parts]
+        methods = parse_methods(named)
+        expand_methods(methods, transductive=transductive)  # raises for transductive methods that are not allowed
+        name = ", ".join(method.name for method in methods)
+        if models.setdefault(name, methods) is not methods:
+            continue  # the model itself is among those beside it
+    return list(models.items())
+
+
+def is_estimator(item: Any) -> bool:
+    """Whether an item is a classifier itself, without a name."""
+    return not isinstance(item, (str, tuple, Method)) and hasattr(item, "fit") and is_classifier(item)
+
+
+def _as_columns(values: Any, n_rows: int, classes: Labels, positive: Any) -> Array:
+    """Probabilities with one column for each class."""
+    P = np.asarray(values, dtype=np.float64)
+    if P.shape == (n_rows,) and len(classes) == 2:
+        P = np.column_stack([1 - P, P])
+        return P if classes[1] == positive else P[:, ::-1]
+    if P.shape != (n_rows, len(classes)):
+        raise ValueError(
+            f"probabilities has shape {P.shape}, but there are {n_rows} rows and {len(classes)} classes. Give one column "
+            "per class, or the probability of the event."
+        )
+    return P
+
+
+def _other_sites_threshold(
+    events: Array, P: Array, site: Labels, held_out: Any, classes: Labels, positive: Any, aim: str | float | None
+) -> float:
+    """Threshold for a site, chosen on the predictions of all others."""
+    if aim is None:
+        return DEFAULT_THRESHOLD
+    risks = P[:, int(np.flatnonzero(classes == positive)[0])]
+    order = np.argsort(site, kind="stable")
+    order = order[site[order] != held_out]
+    sizes = np.unique(site[order], return_counts=True)[1]
+    return choose_site_threshold(events[order], risks[order], sizes.tolist(), aim)
+
+
+def _describe_failures(held_out: Sequence[SitePrediction]) -> list[str]:
+    return [f"{one.method} could not be fitted without {one.site}: {one.failure}" for one in held_out if one.failure]
+
+
+def _open_table(data: Any, y: Any, sample_domain: Any, options: TableOptions) -> Table:
+    """Read data in any form as a table."""
+    if is_table(data, y, sample_domain):
+        return read_survey(survey_table(data, options), options.seed)
+    if isinstance(data, Table):
+        return data
+    X = np.asarray(data, dtype=np.float64)
+    schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
+    return Table(X, np.asarray(y), check_domains(sample_domain, len(X)).astype(str), schema, [], "arrays")
