@@ -20,6 +20,7 @@ CLOSEST_PROBABILITY = 1e-7
 CONTINUITY = 0.5  # events that are added where none occurred
 MOST_STEPS = 100  # Newton steps; ordinary problems take fewer than 10
 STEP_TOLERANCE = 1e-10  # of the Newton decrement
+LARGEST_STEP = 10.0  # of the logits in one Newton step, with a penalty
 # Ranks of knots of a restricted cubic spline, as Harrell recommends (Regression Modeling Strategies, table 2.3).
 KNOT_RANKS = {3: (0.1, 0.5, 0.9), 4: (0.05, 0.35, 0.65, 0.95), 5: (0.05, 0.275, 0.5, 0.725, 0.95)}
 ROWS_PER_KNOT = 10  # rows of the rarer outcome that a spline needs for each knot
@@ -284,9 +285,7 @@ def scaled_brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: fl
     return Estimate(value, se, (value - reach, min(value + reach, 1.0)), "identity", value, se)
 
 
-def log_loss(
-    y_true: ArrayLike, probabilities: ArrayLike, classes: Sequence[Any], *, level: float = 0.95
-) -> Estimate:
+def log_loss(y_true: ArrayLike, probabilities: ArrayLike, classes: Sequence[Any], *, level: float = 0.95) -> Estimate:
     """Mean of minus the logarithm of the probability that was predicted for the true class.
 
     Parameters
@@ -492,11 +491,20 @@ def _fit_logistic(X: Array, y: Outcomes, offset: Array, *, penalize: bool) -> _L
             if decrement <= STEP_TOLERANCE**2:
                 break
             length = 1.0
+            if penalize:
+                # The maximum is not far away, but the information is tiny where all probabilities are near 0 or 1.
+                length = min(1.0, LARGEST_STEP / float(np.abs(X @ step).max()))
             while True:
                 candidate = evaluate(beta + length * step)
                 if candidate[0] >= value - 1e-12 * abs(value) or length < 1e-8:
                     break
                 length /= 2
+            slope = float(candidate[1] @ step)
+            if penalize and slope < -0.5 * decrement:
+                # With few rows the penalty has as much curvature as the likelihood, which the information matrix leaves
+                # out, so that steps overshoot and alternate. A secant step between both ends meets the maximum.
+                length *= decrement / (decrement - slope)
+                candidate = evaluate(beta + length * step)
             beta = beta + length * step
             value, gradient, factor = candidate
         else:

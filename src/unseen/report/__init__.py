@@ -1,7 +1,8 @@
 """HTML reports and matplotlib figures, made from plain dictionaries.
 
 `render_comparison`, `render_diagnosis` and `render_validation` return one self-contained HTML page; the drawing
-functions return a matplotlib figure. This package imports no other package of unseen except ``utils``, so that all of them may use it.
+functions return a matplotlib figure. This package imports no other package of unseen except ``utils``, so that all of
+them may use it.
 """
 
 from ._figures import draw_comparison, draw_diagnosis, draw_heat_map, import_pyplot, write_cells

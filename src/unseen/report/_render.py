@@ -87,21 +87,21 @@ def render_page(title: str, sections: list[dict[str, Any]]) -> str:
     return _render("page.html.jinja", title, {}, sections)
 
 
-def _render(
-    template: str, title: str, summary: Mapping[str, Any], sections: list[dict[str, Any]] | None = None
-) -> str:
+def _render(template: str, title: str, summary: Mapping[str, Any], sections: list[dict[str, Any]] | None = None) -> str:
     jinja2 = optional_import("jinja2", "An HTML report")
     scripts = (f"(() => {{\n{_read_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
     try:
+        sections = prepare_sections(summary) if sections is None else sections
+        has_validation = any(section["name"].startswith("validation") for section in sections)
         html: str = (
             _make_environment()
             .get_template(template)
             .render(
                 title=title,
                 data=summary.get("data") and {"columns": [], **summary["data"]},
-                style=_read_asset("report.css") + _read_asset("validation.css"),
+                style=_read_asset("report.css") + (_read_asset("validation.css") if has_validation else ""),
                 script="".join(scripts),
-                sections=prepare_sections(summary) if sections is None else sections,
+                sections=sections,
             )
         )
     except (KeyError, jinja2.UndefinedError) as error:

@@ -13,7 +13,7 @@ from ._render import render_page
 
 Section = dict[str, Any]
 PANEL_WIDTH = 300
-PANEL_HEIGHT = 200
+PANEL_HEIGHT = 180
 MARGINS = (38, 10, 12, 34)  # left, right, top and bottom of the frame of a panel, in pixels
 MARGIN_OF_ESTIMATES = 0.6  # share of the range of estimates by which an axis may extend beyond them
 LOWEST_NET_BENEFIT = -0.05
@@ -95,7 +95,7 @@ def prepare_colleagues(summary: Mapping[str, Any]) -> Section:
                 "worst": "" if worst is None else f"{format_number(worst['value'], 2)} ({worst['site']})",
             }
         )
-    return {"parts": summary["colleagues"], "figures": figures, "notices": summary["notices"]}
+    return {"parts": summary["colleagues"], "figures": figures}
 
 
 def _goodness(record: Mapping[str, Any]) -> float:
@@ -117,7 +117,7 @@ def prepare_sites(summary: Mapping[str, Any]) -> Section:
         "classes": summary["classes"],
         "limit": summary["few_events_limit"],
         "has_missing": any(is_number(site["missing_share"]) for site in summary["sites"]),
-        "aim": summary["threshold_aim"],
+        "notices": summary["notices"],
     }
 
 
@@ -222,7 +222,9 @@ def _prepare_forest(
     ticks = axis.ticks(5)
     if is_log:
         # Round ratios instead of round logarithms.
-        ratios = [ratio for ratio in (0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 1, 1.25, 1.5, 2, 3, 5, 10) if not is_beyond(ratio)]
+        ratios = [
+            ratio for ratio in (0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 1, 1.25, 1.5, 2, 3, 5, 10) if not is_beyond(ratio)
+        ]
         step = max(1, math.ceil(len(ratios) / 6))
         anchor = ratios.index(1) if 1 in ratios else 0
         kept = [ratio for i, ratio in enumerate(ratios) if (i - anchor) % step == 0]
@@ -413,7 +415,8 @@ def _decision_view(panel: Panel, curves: Mapping[str, Any]) -> Section:
     treat_all = panel.path(curve["threshold"], curve["treat_all"])
     # The label of "treat all" is where its curve has fallen to a third of its height.
     third = next(
-        (i for i, value in enumerate(curve["treat_all"]) if value < curve["treat_all"][0] / 3), len(curve["treat_all"]) - 1
+        (i for i, value in enumerate(curve["treat_all"]) if value < curve["treat_all"][0] / 3),
+        len(curve["treat_all"]) - 1,
     )
     label_y = max(curve["treat_all"][third], panel.y_low)
     return {

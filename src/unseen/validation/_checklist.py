@@ -71,12 +71,14 @@ def make_checklist(result: ValidationResult) -> list[dict[str, str]]:
         (
             "Missing data",
             "Amount of missing data, and how it was handled",
-            f"{missing}. Missing numbers are replaced by the median of the training sites, missing categories are a category of their own",
+            f"{missing}. Missing numbers are replaced by the median of the training sites; missing categories are a "
+            "category",
         ),
         (
             "Analysis",
             "Preparation of predictors, rescaling, selection",
-            f"Scaling “{facts.get('scale', 'standardize')}”, one-hot encoding of categories, fitted on the training sites only",
+            f"Scaling “{facts.get('scale', 'standardize')}”, one-hot encoding of categories, fitted on the training "
+            "sites only",
         ),
         (
             "Analysis",
@@ -122,7 +124,7 @@ def make_checklist(result: ValidationResult) -> list[dict[str, str]]:
         (
             "Results",
             "Flow of participants, by site",
-            f"Rows and events by site are in the table of sites; " + AUTHOR + "exclusions",
+            "Rows and events by site are in the table of sites; " + AUTHOR + "exclusions",
         ),
         (
             "Results",

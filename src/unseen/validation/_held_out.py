@@ -21,7 +21,6 @@ from ..models import TableFit, fit_table
 from ..tables import Table
 from ..utils.progress import progress
 from ..utils.samples import Balance
-from ..utils.validation import Labels
 
 DEFAULT_THRESHOLD = 0.5  # at which a model without a threshold decides between two classes
 CACHE_VERSION = 1
@@ -218,15 +217,18 @@ class _Cache:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read complete lines; the last one may be incomplete if the run was killed."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, text in enumerate(lines, start=1):
+    """Read complete lines, and remove a last line that is incomplete because the run was killed."""
+    content = path.read_bytes()
+    end = content.rfind(b"\n") + 1
+    for number, text in enumerate(content[:end].splitlines(), start=1):
         try:
             line = json.loads(text)
             yield line["key"], line
         except (ValueError, KeyError, TypeError):
-            if number < len(lines):
-                raise ValueError(
-                    f"store={str(path)!r} is not a file of validation results: line {number} cannot be read. Use "
-                    "another file name."
-                ) from None
+            raise ValueError(
+                f"store={str(path)!r} is not a file of validation results: line {number} cannot be read. Use another "
+                "file name."
+            ) from None
+    if end < len(content):
+        with path.open("r+b") as file:
+            file.truncate(end)

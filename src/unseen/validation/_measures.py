@@ -28,7 +28,7 @@ from ..metrics import (
     scaled_brier_score,
     threshold_performance,
 )
-from ..model_selection import MAX_USABLE_SHARE, MIN_DOMAINS_FOR_INTERVAL, explain_missing_interval, is_informative
+from ..model_selection import MAX_USABLE_SHARE, MIN_DOMAINS_FOR_INTERVAL, domains_for_interval, is_informative
 from ..utils.validation import Labels
 
 UNBOUNDED = (-np.inf, np.inf)
@@ -299,14 +299,21 @@ def summarize(
 
 
 def _explain_interval(summary: MeasureSummary, measure: Measure) -> str:
-    """Explain why the prediction interval is not informative; empty if it is."""
+    """Explain why the prediction interval is not informative, and how many sites it needs; empty if it is."""
     n_sites = len(summary.values)
-    low, high = summary.prediction_interval
+    low, high = summary.new_site
     limits = measure.limits
-    if n_sites >= MIN_DOMAINS_FOR_INTERVAL and is_informative(low, high, limits):
-        return ""
-    if summary.effects is not None and summary.effects.tau_prior is not None and is_informative(low, high, limits):
+    has_prior = summary.effects is not None and summary.effects.tau_prior is not None
+    if (n_sites >= MIN_DOMAINS_FOR_INTERVAL or has_prior) and is_informative(low, high, limits):
         return ""
     half_width = MAX_USABLE_SHARE * (limits[1] - limits[0])
-    spread = float(np.std(summary.values, ddof=1)) if n_sites > 1 else 0.0
-    return explain_missing_interval(n_sites, spread, half_width, lambda size: f"{size:.2f}").replace("domain", "site")
+    if n_sites < MIN_DOMAINS_FOR_INTERVAL or not np.isfinite(half_width):
+        return f"{measure.label}: a prediction interval needs at least {MIN_DOMAINS_FOR_INTERVAL} sites"
+    spread = float(np.std(summary.values, ddof=1))
+    reason = f"{n_sites} sites with a standard deviation of {spread:.2f} leave its prediction interval too wide"
+    n_needed = domains_for_interval(spread, half_width)
+    if n_needed is None:
+        return (
+            f"{measure.label}: {reason}, and sites differ too much for any number of them to narrow it to ±{half_width}"
+        )
+    return f"{measure.label}: {reason}; about {max(n_needed, n_sites + 1)} sites would narrow it to ±{half_width}"

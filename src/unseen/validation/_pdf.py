@@ -18,15 +18,15 @@ def find_browser() -> str:
         if path is not None:
             return path
     raise ImportError(
-        f"A PDF file needs a browser that prints it: one of {', '.join(BROWSERS)} must be on the PATH. Install Chromium, "
-        "or write an .html file and print it from any browser."
+        f"A PDF file needs a browser that prints it: one of {', '.join(BROWSERS)} must be on the PATH. Install "
+        "Chromium, or write an .html file and print it from any browser."
     )
 
 
 def print_page(page: str, path: Path) -> None:
     """Print an HTML page to a PDF file."""
     browser = find_browser()
-    # A browser does not read files of other users, nor hidden ones if it is confined, so the page has a folder of its own.
+    # A confined browser does not read hidden folders, such as the one of the output.
     with tempfile.TemporaryDirectory(prefix="unseen-") as folder:
         source = Path(folder, "report.html")
         source.write_text(page, encoding="utf-8")

@@ -19,8 +19,8 @@ REFERENCES = {
     "performance, BMJ 356:i6460.",
     "Debray 2019": "Debray et al. (2019), A framework for meta-analysis of prediction model studies with binary and "
     "time-to-event outcomes, Statistical Methods in Medical Research 28:2768-2786.",
-    "DeLong 1988": "DeLong, DeLong and Clarke-Pearson (1988), Comparing the areas under two or more correlated receiver "
-    "operating characteristic curves, Biometrics 44:837-845.",
+    "DeLong 1988": "DeLong, DeLong and Clarke-Pearson (1988), Comparing the areas under two or more correlated "
+    "receiver operating characteristic curves, Biometrics 44:837-845.",
     "Hartung 2001": "Hartung and Knapp (2001), A refined method for the meta-analysis of controlled clinical trials "
     "with binary outcome, Statistics in Medicine 20:3875-3889.",
     "Higgins 2009": "Higgins, Thompson and Spiegelhalter (2009), A re-evaluation of random-effects meta-analysis, "
@@ -92,8 +92,8 @@ def _describe_test(result: ValidationResult) -> list[str]:
     if result.is_binary:
         n_events = int(result.events.sum())
         sentences.append(
-            f"A model predicts how likely the event “{settings.positive}” is. It was tested on {rows}; {n_events:,} rows "
-            f"({100 * n_events / len(result.y):.0f}%) have the event. {settings.positive_rule}".strip()
+            f"A model predicts how likely the event “{settings.positive}” is. It was tested on {rows}, of which "
+            f"{n_events:,} ({100 * n_events / len(result.y):.0f}%) have the event."
         )
     else:
         sentences.append(f"A model predicts which of {len(result.classes)} classes a row has. It was tested on {rows}.")
@@ -142,9 +142,10 @@ def _expect_binary(result: ValidationResult) -> list[str]:
     specificity = result.get_summary("specificity")
     if thresholds and sensitivity.effects is not None and specificity.effects is not None:
         sentences.append(
-            f"With a risk of {_threshold_text(thresholds)} or more called positive{_aim_text(result.settings.aim)}, the "
-            f"model finds about {per_hundred(sensitivity.value)} of 100 rows with the event{_new_site(sensitivity)}, and "
-            f"correctly leaves about {per_hundred(specificity.value)} of 100 rows without it{_new_site(specificity)}."
+            f"If rows with a risk of {_threshold_text(thresholds)} or more are flagged"
+            f"{_aim_text(result.settings.aim)}, about {per_hundred(sensitivity.value)} of 100 rows with the event are "
+            f"flagged{_new_site(sensitivity)}, and about {per_hundred(1 - specificity.value)} of 100 rows without it "
+            f"are false alarms{_alarms(specificity)}."
         )
     ratio = result.get_summary("observed_expected")
     if ratio.effects is not None:
@@ -152,8 +153,7 @@ def _expect_binary(result: ValidationResult) -> list[str]:
             f"Where the model predicts 100 events in total, about {100 * ratio.value:.0f} are observed"
             f"{_new_site(ratio)}. Before risks are used as numbers at a new site, compare them with its first results."
         )
-    explanations = dict.fromkeys(one.explanation for one in (auc, sensitivity, specificity) if one.explanation)
-    sentences += [f"{text}." for text in explanations]
+    sentences += [f"{one.explanation}." for one in (auc, sensitivity, specificity) if one.explanation]
     return sentences
 
 
@@ -163,8 +163,8 @@ def _expect_multiclass(result: ValidationResult) -> list[str]:
         auc = result.get_summary("auc", of_class=name)
         if auc.effects is not None:
             sentences.append(
-                f"Take one row of the class “{name}” and one of another class at random: the model ranks them correctly "
-                f"in about {per_hundred(auc.value)} of 100 such pairs{_new_site(auc)}."
+                f"Take one row of the class “{name}” and one of another class at random: the model ranks them "
+                f"correctly in about {per_hundred(auc.value)} of 100 such pairs{_new_site(auc)}."
             )
     return sentences
 
@@ -174,6 +174,14 @@ def _new_site(summary: MeasureSummary) -> str:
     if summary.explanation or not np.isfinite(summary.new_site).all():
         return ""
     return f" (at a new site likely {range_per_hundred(summary.new_site)})"
+
+
+def _alarms(specificity: MeasureSummary) -> str:
+    """The range of false alarms at a new site, in parentheses; empty if it is not informative."""
+    if specificity.explanation or not np.isfinite(specificity.new_site).all():
+        return ""
+    low, high = specificity.new_site
+    return f" (at a new site likely {range_per_hundred((1 - high, 1 - low))})"
 
 
 def _threshold_text(thresholds: Sequence[float]) -> str:
@@ -214,8 +222,8 @@ def _describe_limits(result: ValidationResult) -> list[str]:
             )
         shares = [one["prevalence"] for one in result.site_records]
         sentences.append(
-            f"The event occurs in {100 * min(shares):.0f}% to {100 * max(shares):.0f}% of rows of these sites. Where it "
-            "is much rarer or more frequent, predicted risks and predictive values are not tested."
+            f"The event occurs in {100 * min(shares):.0f}% to {100 * max(shares):.0f}% of rows of these sites. Where "
+            "it is much rarer or more frequent, predicted risks and predictive values are not tested."
         )
     few = [one["site"] for one in result.site_records if one["few_events"]]
     if few:
@@ -269,27 +277,27 @@ def describe_methods(result: ValidationResult) -> list[str]:
     level = f"{settings.level:.0%}"
     if settings.method == "auto":
         model = (
-            f"The model was the default of the software unseen (version {facts.get('version', '')}): a weighted average "
-            "of the predicted probabilities of several classifiers. Their settings, weights and the temperature that "
-            "calibrates them were selected on held-out training sites"
+            f"The model was the default of the software unseen (version {facts.get('version', '')}): a weighted "
+            "average of the predicted probabilities of several classifiers. Their settings, weights and the "
+            "temperature that calibrates them were selected on held-out training sites"
         )
     else:
         model = (
             f"The model was “{settings.method}”, fitted with the software unseen (version {facts.get('version', '')}). "
-            "Its settings and the temperature that calibrates its probabilities were selected on held-out training sites"
+            "Its settings and the temperature that calibrates its probabilities were selected on held-out training "
+            "sites"
         )
-    preprocessing = (
-        ""
-        if not facts.get("n_features")
-        else (
-            f" Predictors were the {facts['n_features']} columns listed in the report; missing numbers were replaced by the "
-            "median and missing categories treated as a category."
+    preprocessing = ""
+    if facts.get("n_features"):
+        preprocessing = (
+            f" Predictors were the {facts['n_features']} columns listed in the report; missing numbers were replaced "
+            "by the median, and missing categories were treated as a category."
         )
-    )
     design = (
         f"We validated the model by internal-external cross-validation (Steyerberg 2016): each of {n_sites} sites was "
-        f"left out in turn, the complete procedure was repeated on the remaining {n_sites - 1} sites, and the resulting "
-        f"model predicted the site left out. {model}, so that no information about the site left out was used.{preprocessing}"
+        f"left out in turn, the complete procedure was repeated on the remaining {n_sites - 1} sites, and the "
+        f"resulting model predicted the site left out. {model}, so that no information about the site left out was "
+        f"used.{preprocessing}"
     )
     keys = ["Steyerberg 2016", "DeLong 1988", "Viechtbauer 2005", "Hartung 2001", "Higgins 2009", "Nagashima 2019"]
     keys += ["Debray 2017", "Debray 2019"]
@@ -300,8 +308,8 @@ def describe_methods(result: ValidationResult) -> list[str]:
             "calibration in the large and the calibration slope from logistic recalibration, the ratio of observed to "
             "expected events (Debray 2017), the Brier score and its scaled version, and, at a decision threshold, "
             "sensitivity, specificity and predictive values with Wilson's intervals (Wilson 1927) and net benefit "
-            f"(Vickers 2006). The event was “{settings.positive}”. {_describe_threshold(settings.aim)} Calibration curves "
-            "are restricted cubic splines of the logit of the predicted probability."
+            f"(Vickers 2006). The event was “{settings.positive}”. {_describe_threshold(settings.aim)} Calibration "
+            "curves are restricted cubic splines of the logit of the predicted probability."
         )
     else:
         measures = (
@@ -314,7 +322,8 @@ def describe_methods(result: ValidationResult) -> list[str]:
         keys.append("Röver 2021")
         prior = (
             " The standard deviation between sites had a half-normal prior, of scale 0.5 for log odds and 1.5 for the "
-            "logarithm of the observed:expected ratio (Röver 2021, Debray 2019); intervals are then posterior quantiles."
+            "logarithm of the observed:expected ratio (Röver 2021, Debray 2019); intervals are then posterior "
+            "quantiles."
         )
     n_defined = max((len(one.values) for one in result.summaries), default=0)
     quantile = next((one.t_quantile for one in result.summaries if len(one.values) == n_defined), np.nan)
@@ -329,7 +338,7 @@ def describe_methods(result: ValidationResult) -> list[str]:
         f"{t_text} Ranges in the plain-language summary also allow for the uncertainty of the variance between sites "
         f"(Nagashima 2019).{prior}"
     )
-    references = "References: " + " ".join(REFERENCES[key] for key in sorted(keys))
+    references = "References: " + " ".join(REFERENCES[key] for key in sorted(keys, key=str.lower))
     return [design, measures, pooling, references]
 
 

@@ -73,9 +73,9 @@ def validate(
         Class that is the event. None takes the last of two classes in sorted order, as scikit-learn does; the result
         states it.
     threshold : str or float, default=None
-        Risk from which a row counts as an event: a number; "youden"; "sensitivity=0.9"; "specificity=0.9"; or "cost=5:1",
-        if a missed event costs 5 times as much as a false alarm. It is chosen for each held-out site on out-of-domain
-        predictions of the other sites. None means 0.5. For two classes only.
+        Risk from which a row counts as an event: a number; "youden"; "sensitivity=0.9"; "specificity=0.9"; or
+        "cost=5:1", if a missed event costs 5 times as much as a false alarm. It is chosen for each held-out site on
+        out-of-domain predictions of the other sites. None means 0.5. For two classes only.
     method : str, estimator, tuple, Method or list of these, default="auto"
         The model, as for :func:`unseen.fit`; or a classifier of scikit-learn.
     compare_with : sequence, default=("logistic", "gradient boosting", "extra trees")
@@ -141,8 +141,8 @@ def validate(
     n_sites = len(np.unique(table.domain))
     if n_sites < MIN_SITES:
         raise ValueError(
-            f"validate needs at least {MIN_SITES} domains, since a model is selected on the domains that remain when one "
-            f"is held out; the data have {n_sites}. Use more domains, or compare for two."
+            f"validate needs at least {MIN_SITES} domains, since a model is selected on the domains that remain when "
+            f"one is held out; the data have {n_sites}. Use more domains, or compare for two."
         )
     positive, positive_rule = choose_positive(table.samples.classes, table.y, positive)
     _check_threshold(threshold, len(table.samples.classes))
@@ -169,7 +169,7 @@ def validate(
         aim=threshold,
         level=level,
         use_prior=tau_prior == "empirical",
-        notices=(*table.notices, *_describe_failures(held_out)),
+        notices=(*table.notices, *filter(None, [positive_rule]), *_describe_failures(held_out)),
         facts={
             "version": __version__,
             "command": "unseen.validate(...)",
@@ -329,8 +329,8 @@ def _as_columns(values: Any, n_rows: int, classes: Labels, positive: Any) -> Arr
         return P if classes[1] == positive else P[:, ::-1]
     if P.shape != (n_rows, len(classes)):
         raise ValueError(
-            f"probabilities has shape {P.shape}, but there are {n_rows} rows and {len(classes)} classes. Give one column "
-            "per class, or the probability of the event."
+            f"probabilities has shape {P.shape}, but there are {n_rows} rows and {len(classes)} classes. Give one "
+            "column per class, or the probability of the event."
         )
     return P
 
