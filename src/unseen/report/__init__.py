@@ -6,7 +6,7 @@ them may use it.
 """
 
 from ._figures import draw_comparison, draw_diagnosis, draw_heat_map, import_pyplot, write_cells
-from ._format import describe_columns, format_percent, rank_methods
+from ._format import describe_columns, format_number, format_percent, rank_methods
 from ._render import render_comparison, render_diagnosis
 from ._validation import render_validation
 
@@ -17,6 +17,7 @@ __all__ += [
     "draw_comparison",
     "draw_diagnosis",
     "draw_heat_map",
+    "format_number",
     "format_percent",
     "import_pyplot",
     "rank_methods",

@@ -83,7 +83,6 @@ def prepare_colleagues(summary: Mapping[str, Any]) -> Section:
         if record["measure"] not in KEY_MEASURES or not is_number(record["estimate"]):
             continue
         ends = (record["new_site_low"], record["new_site_high"])
-        is_known = not record["explanation"] and all(map(is_number, ends))
         values = [one for one in _main_records(summary, "measures") if _same_measure(one, record)]
         values = [one for one in values if is_number(one["value"])]
         worst = min(values, key=lambda one: _goodness(one), default=None)
@@ -91,7 +90,7 @@ def prepare_colleagues(summary: Mapping[str, Any]) -> Section:
             {
                 "label": _label(summary, record),
                 "estimate": record["estimate"],
-                "range": _range_text(*ends) if is_known else "",
+                "range": _range_text(*ends) if record["has_range"] else "",
                 "worst": "" if worst is None else f"{format_number(worst['value'], 2)} ({worst['site']})",
             }
         )
@@ -142,10 +141,8 @@ def prepare_summary(summary: Mapping[str, Any]) -> Section:
     for method in summary["methods"]:
         cells = []
         for name in shown:
-            record = next(
-                (one for one in summary["summary"] if one["method"] == method and one["measure"] == name), None
-            )
-            cells.append(None if record is None else record["estimate"])
+            records = [one for one in summary["summary"] if one["method"] == method and one["measure"] == name]
+            cells.append(records[0]["estimate"] if records else None)
         difference = differences.get(method)
         others.append(
             {

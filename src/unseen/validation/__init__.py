@@ -7,9 +7,17 @@ from ._held_out import FitOptions, SitePrediction, fit_threshold
 from ._measures import MEASURES
 from ._pdf import find_browser
 from ._result import ValidationResult, ValidationSettings
-from ._validate import choose_positive, validate, validate_predictions
+from ._validate import DEFAULT_COMPARISONS, choose_positive, validate, validate_predictions
 
 __all__ = ["ValidationResult", "validate", "validate_predictions"]
 # For the other packages of unseen; not part of the public API.
-__all__ += ["MEASURES", "FitOptions", "SitePrediction", "ValidationSettings", "choose_positive", "find_browser"]
+__all__ += [
+    "DEFAULT_COMPARISONS",
+    "MEASURES",
+    "FitOptions",
+    "SitePrediction",
+    "ValidationSettings",
+    "choose_positive",
+    "find_browser",
+]
 __all__ += ["fit_threshold"]

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..linalg import Array
 from ..metrics import calibration_curve, decision_curve
 
+Outcomes = NDArray[np.bool_]
 CURVE_POINTS = 60  # of each curve, which is finer than its width on a page in pixels / 5
 ROC_POINTS = 80
 
 
-def make_curves(events: Array, risks: Array, thresholds: Array) -> dict[str, Any]:
+def make_curves(events: Outcomes, risks: Array, thresholds: Array) -> dict[str, Any]:
     """Calibration, decision and ROC curve of some rows; a curve that is not defined is None."""
     has_both = bool(events.any() and not events.all())
     return {
@@ -29,7 +31,7 @@ def common_thresholds(risks: Array) -> Array:
     return np.linspace(0.01, min(max(highest, 0.2), 0.95), CURVE_POINTS)
 
 
-def _calibration(events: Array, risks: Array) -> dict[str, list[float]] | None:
+def _calibration(events: Outcomes, risks: Array) -> dict[str, list[float]] | None:
     if np.ptp(risks) == 0:
         return None
     curve = calibration_curve(events, risks, n_points=CURVE_POINTS)
@@ -39,7 +41,7 @@ def _calibration(events: Array, risks: Array) -> dict[str, list[float]] | None:
     return {name: values.tolist() for name, values in points.items()}
 
 
-def _decision(events: Array, risks: Array, thresholds: Array) -> dict[str, list[float]]:
+def _decision(events: Outcomes, risks: Array, thresholds: Array) -> dict[str, list[float]]:
     curve = decision_curve(events, risks, thresholds)
     return {
         "threshold": curve.thresholds.tolist(),
@@ -48,7 +50,7 @@ def _decision(events: Array, risks: Array, thresholds: Array) -> dict[str, list[
     }
 
 
-def _roc(events: Array, risks: Array) -> dict[str, list[float]]:
+def _roc(events: Outcomes, risks: Array) -> dict[str, list[float]]:
     """False and true positive rates, at most `ROC_POINTS` of them, with both corners."""
     order = np.argsort(-risks, kind="stable")
     is_last_of_ties = np.append(np.diff(risks[order]) != 0, True)

@@ -231,6 +231,13 @@ class MeasureSummary:
             return np.nan
         return float(stdtrit(self.effects.degrees_of_freedom, (1 + self.effects.level) / 2))
 
+    @property
+    def has_range(self) -> bool:
+        """Whether there are enough sites for a prediction interval, which may be wide."""
+        has_prior = self.effects is not None and self.effects.tau_prior is not None
+        is_enough = len(self.values) >= MIN_DOMAINS_FOR_INTERVAL or has_prior
+        return is_enough and bool(np.isfinite(self.new_site).all())
+
     def _transform(self, ends: tuple[float, float]) -> tuple[float, float]:
         low, high = ends
         return back_transform(low, self.scale), back_transform(high, self.scale)
@@ -303,17 +310,14 @@ def _explain_interval(summary: MeasureSummary, measure: Measure) -> str:
     n_sites = len(summary.values)
     low, high = summary.new_site
     limits = measure.limits
-    has_prior = summary.effects is not None and summary.effects.tau_prior is not None
-    if (n_sites >= MIN_DOMAINS_FOR_INTERVAL or has_prior) and is_informative(low, high, limits):
+    if summary.has_range and is_informative(low, high, limits):
         return ""
     half_width = MAX_USABLE_SHARE * (limits[1] - limits[0])
-    if n_sites < MIN_DOMAINS_FOR_INTERVAL or not np.isfinite(half_width):
+    if not summary.has_range or not np.isfinite(half_width):
         return f"{measure.label}: a prediction interval needs at least {MIN_DOMAINS_FOR_INTERVAL} sites"
     spread = float(np.std(summary.values, ddof=1))
-    reason = f"{n_sites} sites with a standard deviation of {spread:.2f} leave its prediction interval too wide"
+    reason = f"the range for a new site is wide, because {n_sites} sites have a standard deviation of {spread:.2f}"
     n_needed = domains_for_interval(spread, half_width)
     if n_needed is None:
-        return (
-            f"{measure.label}: {reason}, and sites differ too much for any number of them to narrow it to ±{half_width}"
-        )
+        return f"{measure.label}: {reason}; sites differ too much for any number of them to narrow it to ±{half_width}"
     return f"{measure.label}: {reason}; about {max(n_needed, n_sites + 1)} sites would narrow it to ±{half_width}"

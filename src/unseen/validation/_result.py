@@ -292,6 +292,7 @@ class ValidationResult:
                     "scaled_se": effects.se if effects else np.nan,
                     "n_sites": effects.n_domains if effects else 0,
                     "n_dropped": effects.n_dropped if effects else len(self.site_names),
+                    "has_range": one.has_range,
                     "t_quantile": one.t_quantile,
                     "tau_prior": effects.tau_prior if effects else None,
                     "explanation": one.explanation,
@@ -412,6 +413,16 @@ class ValidationResult:
         """
         return make_checklist(self)
 
+    def colleagues(self) -> list[dict[str, Any]]:
+        """Return the page in plain language: what was tested, what to use, what to expect, when not to trust it.
+
+        Returns
+        -------
+        parts : list of dict
+            With the keys `heading` and `sentences`.
+        """
+        return describe_for_colleagues(self)
+
     def methods_text(self) -> str:
         """Return paragraphs for the Methods section of a paper, with references.
 
@@ -475,7 +486,7 @@ class ValidationResult:
             "summary": self.summary_records,
             "comparison": self.comparison_records,
             "curves": self.curves,
-            "colleagues": describe_for_colleagues(self),
+            "colleagues": self.colleagues(),
             "methods_text": describe_methods(self),
             "results_text": describe_results(self),
             "checklist": self.checklist(),
@@ -538,11 +549,7 @@ class ValidationResult:
         return f'<iframe srcdoc="{html.escape(self.to_html())}" style="width:100%;height:40em;border:0"></iframe>'
 
     def __str__(self) -> str:
-        return "\n".join(self.describe())
-
-    def describe(self) -> list[str]:
-        """Return the summary in lines of text: what was validated, and one line for each measure."""
-        return [paragraph for section in describe_for_colleagues(self) for paragraph in section["sentences"]]
+        return "\n".join(sentence for part in self.colleagues() for sentence in part["sentences"])
 
 
 def _as_frame(records: list[dict[str, Any]], name: str) -> Any:

@@ -170,15 +170,15 @@ def _expect_multiclass(result: ValidationResult) -> list[str]:
 
 
 def _new_site(summary: MeasureSummary) -> str:
-    """The range for a new site, in parentheses; empty if it is not informative."""
-    if summary.explanation or not np.isfinite(summary.new_site).all():
+    """The range for a new site, in parentheses; empty if there are too few sites."""
+    if not summary.has_range:
         return ""
     return f" (at a new site likely {range_per_hundred(summary.new_site)})"
 
 
 def _alarms(specificity: MeasureSummary) -> str:
-    """The range of false alarms at a new site, in parentheses; empty if it is not informative."""
-    if specificity.explanation or not np.isfinite(specificity.new_site).all():
+    """The range of false alarms at a new site, in parentheses; empty if there are too few sites."""
+    if not specificity.has_range:
         return ""
     low, high = specificity.new_site
     return f" (at a new site likely {range_per_hundred((1 - high, 1 - low))})"

@@ -52,6 +52,7 @@ def validate(
     random_state: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
+    command: str = "unseen.validate(...)",
 ) -> ValidationResult:
     """Validate the model that :func:`unseen.fit` returns on each held-out site, as a multi-site study reports it.
 
@@ -99,6 +100,8 @@ def validate(
         Number of processes.
     verbose : int, default=0
         1 shows progress.
+    command : str, default="unseen.validate(...)"
+        Command that repeats the validation, which the report shows.
 
     Returns
     -------
@@ -172,7 +175,7 @@ def validate(
         notices=(*table.notices, *filter(None, [positive_rule]), *_describe_failures(held_out)),
         facts={
             "version": __version__,
-            "command": "unseen.validate(...)",
+            "command": command,
             "n_features": table.X.shape[1],
             "columns": list(table.schema.feature_names),
             "scale": scale,
@@ -283,7 +286,7 @@ def choose_positive(classes: Labels, y: Labels, positive: Any) -> tuple[Any, str
     if positive is None:
         return names[
             1
-        ], f"The event is {names[1]!r}, the last of both classes in sorted order; set positive to change it."
+        ], f"The event is {names[1]!r}, the last of both classes in sorted order; the parameter positive changes it."
     matches = [name for name in names if name == positive or str(name) == str(positive)]
     if not matches:
         raise ValueError(f"positive={positive!r} is not a class. Use {names[0]!r} or {names[1]!r}.")
