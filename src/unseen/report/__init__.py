@@ -11,15 +11,3 @@ from ._render import render_comparison, render_diagnosis
 from ._validation import render_validation
 
 __all__ = ["render_comparison", "render_diagnosis", "render_validation"]
-# For the other packages of unseen; not part of the public API.
-__all__ += [
-    "describe_columns",
-    "draw_comparison",
-    "draw_diagnosis",
-    "draw_heat_map",
-    "format_number",
-    "format_percent",
-    "import_pyplot",
-    "rank_methods",
-    "write_cells",
-]

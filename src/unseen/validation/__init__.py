@@ -10,14 +10,3 @@ from ._result import ValidationResult, ValidationSettings
 from ._validate import DEFAULT_COMPARISONS, choose_positive, validate, validate_predictions
 
 __all__ = ["ValidationResult", "validate", "validate_predictions"]
-# For the other packages of unseen; not part of the public API.
-__all__ += [
-    "DEFAULT_COMPARISONS",
-    "MEASURES",
-    "FitOptions",
-    "SitePrediction",
-    "ValidationSettings",
-    "choose_positive",
-    "find_browser",
-]
-__all__ += ["fit_threshold"]

@@ -133,7 +133,7 @@ def _predict_site(
             scale=options.scale,
             transductive=options.transductive,
             balance=options.balance,
-            seed=options.random_state,
+            random_state=options.random_state,
         )
         predicted = fit.model.predict_proba(table.X[is_site], sample_domain=table.domain[is_site])
         threshold = np.nan
