@@ -32,6 +32,8 @@ def fit(
     with_models: o.With = None,
     transductive: o.Transductive = False,
     balance: o.Balance = "none",
+    threshold: o.Threshold = None,
+    positive: o.Positive = None,
     output: o.OutputModel,
     overwrite: o.Overwrite = False,
     format: o.Format = "txt",
@@ -56,6 +58,7 @@ def fit(
         model_card,
         open_row_stream,
         save_model,
+        with_threshold,
     )
     from ..tables import TableOptions, survey_table
 
@@ -105,7 +108,8 @@ def fit(
                 )
         except MemoryError as error:
             raise MemoryError(f"{error} Use --max-per-domain to fit fewer rows.") from error
-        print_notices(result.remarks)
+        result = with_threshold(result, threshold, positive)
+        print_notices([*result.remarks, *filter(None, [result.threshold.get("rule")])])
         card = model_card(
             replace(table, notices=[*table.notices, *unused_notices, *result.remarks]),
             result,

@@ -37,12 +37,6 @@ def validate(
     categories: o.Categories = None,
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = "standardize",
-    positive: Annotated[
-        str | None,
-        o.make_option(
-            o.DATA, metavar="LABEL", show_default="the last of both labels", help="Label of rows with the event."
-        ),
-    ] = None,
     methods: o.FitMethods = "auto",
     compare_with: Annotated[
         str,
@@ -56,16 +50,8 @@ def validate(
     with_models: o.With = None,
     transductive: o.Transductive = False,
     balance: o.Balance = "none",
-    threshold: Annotated[
-        str | None,
-        o.make_option(
-            o.EVALUATION,
-            metavar="AIM",
-            show_default="0.5",
-            help="Risk from which a row counts as an event: a number, youden, sensitivity=0.9, specificity=0.9 or "
-            "cost=5:1; chosen on the other sites.",
-        ),
-    ] = None,
+    threshold: o.Threshold = None,
+    positive: o.Positive = None,
     tau_prior: Annotated[
         Literal["none", "empirical"],
         o.make_option(o.EVALUATION, help="Prior on the standard deviation between sites, for few sites."),
@@ -90,7 +76,7 @@ def validate(
             metavar="FOLDER",
             file_okay=False,
             show_default="none",
-            help="Write all tables to this folder, as CSV and, with openpyxl, as an Excel workbook.",
+            help="Write all tables to this folder, as CSV and, with the extra excel, as an Excel workbook.",
         ),
     ] = None,
     quiet: o.Quiet = False,

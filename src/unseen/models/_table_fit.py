@@ -72,6 +72,8 @@ class TableFit:
         Number of rows of each domain behind the scores.
     fitted : FittedEnsemble or None
         The ensemble with its cross-fitted out-of-domain predictions, on which thresholds are chosen.
+    threshold : dict
+        The decision threshold, its aim and its cross-fitted sensitivity and specificity; empty without one.
     forecast : Forecast
         Expected score on a new domain, with its prediction interval.
     """
@@ -88,6 +90,7 @@ class TableFit:
     ensemble: dict[str, Any] = field(default_factory=dict)
     scored_rows: dict[str, int] = field(default_factory=dict)
     fitted: FittedEnsemble | None = None
+    threshold: dict[str, Any] = field(default_factory=dict)
     forecast: Forecast | None = None
 
     @property

@@ -3,10 +3,9 @@
 Imports from `models`, `metrics`, `model_selection`, `tables` and `report`.
 """
 
-from ._held_out import FitOptions, SitePrediction, fit_threshold
 from ._measures import MEASURES
 from ._pdf import find_browser
-from ._result import ValidationResult, ValidationSettings
-from ._validate import DEFAULT_COMPARISONS, choose_positive, validate, validate_predictions
+from ._result import ValidationResult
+from ._validate import DEFAULT_COMPARISONS, validate, validate_predictions
 
 __all__ = ["ValidationResult", "validate", "validate_predictions"]

@@ -15,9 +15,8 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .. import __version__
 from ..linalg import Array
-from ..metrics import choose_threshold
 from ..model_selection import EXPECTED_ERRORS, Method, full_repr
-from ..models import TableFit, fit_table
+from ..models import choose_fit_threshold, fit_table
 from ..tables import Table
 from ..utils.progress import progress
 from ..utils.samples import Balance
@@ -33,6 +32,7 @@ class FitOptions:
     scale: str = "standardize"
     transductive: bool = False
     balance: Balance = "none"
+    metric: str = "accuracy"
     random_state: int = 0
 
 
@@ -133,12 +133,13 @@ def _predict_site(
             scale=options.scale,
             transductive=options.transductive,
             balance=options.balance,
+            metric=options.metric,
             random_state=options.random_state,
         )
         predicted = fit.model.predict_proba(table.X[is_site], sample_domain=table.domain[is_site])
         threshold = np.nan
         if len(classes) == 2:
-            threshold = fit_threshold(fit, positive, aim)
+            threshold = DEFAULT_THRESHOLD if aim is None else choose_fit_threshold(fit, positive, aim).threshold
     except expected as error:
         seconds = time.perf_counter() - start
         return SitePrediction(name, site, None, seconds=seconds, failure=f"{type(error).__name__}: {error}")
@@ -146,29 +147,6 @@ def _predict_site(
     probabilities = np.zeros((int(is_site.sum()), len(classes)))
     probabilities[:, np.searchsorted(classes, fit.model.classes_)] = predicted
     return SitePrediction(name, site, probabilities, threshold, fit.name, time.perf_counter() - start)
-
-
-def fit_threshold(fit: TableFit, positive: Any, aim: str | float | None) -> float:
-    """Choose a threshold for the event on the cross-fitted out-of-domain predictions of a fit.
-
-    All sites have the same total weight, so that the threshold suits a typical site.
-    """
-    if aim is None:
-        return DEFAULT_THRESHOLD
-    ensemble = fit.fitted
-    if ensemble is None:
-        raise ValueError("The fit has no out-of-domain predictions, on which a threshold could be chosen.")
-    classes = fit.model.classes_
-    column = int(np.flatnonzero(classes == positive)[0])
-    probabilities = fit.model.ensemble.with_natural_priors(np.concatenate(ensemble.held_out))
-    events = np.concatenate(ensemble.codes) == column
-    return choose_site_threshold(events, probabilities[:, column], [len(codes) for codes in ensemble.codes], aim)
-
-
-def choose_site_threshold(events: Array, risks: Array, sizes: Sequence[int], aim: str | float) -> float:
-    """Choose a threshold on rows of several sites, which follow each other; each site has the same total weight."""
-    weight = np.concatenate([np.full(size, 1 / size) for size in sizes])
-    return choose_threshold(events, risks, aim, sample_weight=weight).threshold
 
 
 class _Cache:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from ..linalg import Array
@@ -243,7 +244,9 @@ class MeasureSummary:
         return back_transform(low, self.scale), back_transform(high, self.scale)
 
 
-def measure_binary(events: Array, probabilities: Array, threshold: float, level: float) -> dict[str, Estimate]:
+def measure_binary(
+    events: NDArray[np.bool_], probabilities: Array, threshold: float, level: float
+) -> dict[str, Estimate]:
     """All measures of predicted risks on one site; `events` are booleans."""
     at_threshold = threshold_performance(events, probabilities, threshold, level=level)
     return {
@@ -313,7 +316,7 @@ def _explain_interval(summary: MeasureSummary, measure: Measure) -> str:
     if summary.has_range and is_informative(low, high, limits):
         return ""
     half_width = MAX_USABLE_SHARE * (limits[1] - limits[0])
-    if not summary.has_range or not np.isfinite(half_width):
+    if n_sites < MIN_DOMAINS_FOR_INTERVAL or not np.isfinite(half_width):
         return f"{measure.label}: a prediction interval needs at least {MIN_DOMAINS_FOR_INTERVAL} sites"
     spread = float(np.std(summary.values, ddof=1))
     reason = f"the range for a new site is wide, because {n_sites} sites have a standard deviation of {spread:.2f}"

@@ -20,7 +20,7 @@ from ..utils.io import atomic_write
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels
 from ._checklist import make_checklist
-from ._curves import common_thresholds, make_curves
+from ._curves import Outcomes, common_thresholds, make_curves
 from ._held_out import SitePrediction
 from ._measures import MEASURES, MeasureSummary, SiteMeasure, measure_binary, measure_multiclass, summarize
 from ._tables import write_tables
@@ -121,7 +121,7 @@ class ValidationResult:
         return len(self.classes) == 2
 
     @cached_property
-    def events(self) -> Array:
+    def events(self) -> Outcomes:
         """Whether each row has the event, for two classes."""
         return np.asarray(self.y == self.settings.positive)
 
@@ -139,7 +139,7 @@ class ValidationResult:
         return prediction.probabilities[:, column]
 
     @cached_property
-    def _pooled(self) -> dict[str, tuple[Array, Array]]:
+    def _pooled(self) -> dict[str, tuple[Outcomes, Array]]:
         """Events and predicted risks of all sites together, by method, for two classes."""
         pooled = {}
         for method in self.methods:
@@ -523,7 +523,7 @@ class ValidationResult:
                 file.write_text(self.to_html(), encoding="utf-8")
 
     def write_tables(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write every table as a CSV file and, if openpyxl is installed, all of them as one Excel workbook.
+        """Write every table as a CSV file and, if xlsxwriter is installed, all of them as one Excel workbook.
 
         Parameters
         ----------

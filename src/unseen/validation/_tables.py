@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from ..tables import MAX_EXCEL_ROWS, TEXT_OPTIONS
 from ..utils.io import atomic_write
 from ..utils.optional_imports import optional_import
 
 WORKBOOK = "validation.xlsx"
-MAX_SHEET_ROWS = 1_048_575  # of an Excel sheet, below its header
 
 
 def write_tables(tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> list[Path]:
-    """Write each table as a CSV file and, if openpyxl is installed, all of them as sheets of one workbook."""
+    """Write each table as a CSV file and, if xlsxwriter is installed, all of them as sheets of one workbook."""
     paths = []
     for name, records in tables.items():
         path = folder / f"{name}.csv"
@@ -28,7 +28,7 @@ def write_tables(tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path
             writer.writerow(columns)
             writer.writerows([_cell(record.get(column)) for column in columns] for record in records)
         paths.append(path)
-    if find_spec("openpyxl") is not None:
+    if find_spec("xlsxwriter") is not None:
         with atomic_write(folder / WORKBOOK) as file:
             _write_workbook(tables, file)
         paths.append(folder / WORKBOOK)
@@ -36,15 +36,14 @@ def write_tables(tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path
 
 
 def _write_workbook(tables: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
-    openpyxl = optional_import("openpyxl", "An Excel workbook")
-    workbook = openpyxl.Workbook(write_only=True)
-    for name, records in tables.items():
-        sheet = workbook.create_sheet(name)
-        columns = list(dict.fromkeys(key for record in records for key in record))
-        sheet.append(columns)
-        for record in records[:MAX_SHEET_ROWS]:
-            sheet.append([_cell(record.get(column)) for column in columns])
-    workbook.save(path)
+    xlsxwriter = optional_import("xlsxwriter", "An Excel workbook")
+    with xlsxwriter.Workbook(path, TEXT_OPTIONS) as workbook:
+        for name, records in tables.items():
+            sheet = workbook.add_worksheet(name)
+            columns = list(dict.fromkeys(key for record in records for key in record))
+            sheet.write_row(0, 0, columns)
+            for number, record in enumerate(records[:MAX_EXCEL_ROWS], start=1):
+                sheet.write_row(number, 0, [_cell(record.get(column)) for column in columns])
 
 
 def _cell(value: Any) -> Any:

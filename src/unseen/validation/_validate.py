@@ -12,13 +12,13 @@ from sklearn.base import is_classifier
 
 from .. import __version__
 from ..linalg import Array
-from ..metrics import choose_threshold
 from ..model_selection import Method, expand_methods, parse_methods
-from ..tables import Column, Dates, Schema, Table, TableOptions, is_table, read_survey, survey_table
+from ..models import check_threshold, choose_domain_threshold, choose_positive
+from ..tables import Dates, Scale, Table, TableOptions, open_data, read_survey
 from ..utils.environment import environment_info
 from ..utils.samples import Balance
 from ..utils.validation import Labels, check_domains
-from ._held_out import DEFAULT_THRESHOLD, FitOptions, SitePrediction, choose_site_threshold, predict_held_out
+from ._held_out import DEFAULT_THRESHOLD, FitOptions, SitePrediction, predict_held_out
 from ._result import ValidationResult, ValidationSettings
 
 DEFAULT_COMPARISONS = ("logistic", "gradient boosting", "extra trees")
@@ -42,9 +42,10 @@ def validate(
     threshold: str | float | None = None,
     method: Any = "auto",
     compare_with: Sequence[Any] = DEFAULT_COMPARISONS,
+    metric: str = "accuracy",
     tau_prior: Literal["none", "empirical"] = "none",
     level: float = 0.95,
-    scale: str = "standardize",
+    scale: Scale = "standardize",
     transductive: bool = False,
     balance: Balance = "none",
     max_per_domain: int | None = None,
@@ -81,6 +82,8 @@ def validate(
         The model, as for :func:`unseen.fit`; or a classifier of scikit-learn.
     compare_with : sequence, default=("logistic", "gradient boosting", "extra trees")
         Methods that are validated beside it, in the same forms; () for none.
+    metric : str, default="accuracy"
+        Metric of the model selection within each fit, as for :func:`unseen.fit`.
     tau_prior : {"none", "empirical"}, default="none"
         With "empirical", the standard deviation between sites has a half-normal prior where one is known
         (``unseen.metrics.TAU_PRIOR_SCALES``), which gives useful intervals for 3 or 4 sites.
@@ -140,20 +143,21 @@ def validate(
         max_per_domain=max_per_domain,
         seed=random_state,
     )
-    table = _open_table(data, y, sample_domain, options)
+    opened = open_data(data, y, sample_domain, options, "validate")
+    table = opened if isinstance(opened, Table) else read_survey(opened, random_state)
     n_sites = len(np.unique(table.domain))
     if n_sites < MIN_SITES:
         raise ValueError(
             f"validate needs at least {MIN_SITES} domains, since a model is selected on the domains that remain when "
             f"one is held out; the data have {n_sites}. Use more domains, or compare for two."
         )
-    positive, positive_rule = choose_positive(table.samples.classes, table.y, positive)
-    _check_threshold(threshold, len(table.samples.classes))
+    positive, positive_rule = choose_positive(table.samples.classes, positive)
+    check_threshold(threshold, len(table.samples.classes))
     models = _parse_models([method, *compare_with], transductive)
     held_out = predict_held_out(
         table,
         models,
-        FitOptions(scale, transductive, balance, random_state),
+        FitOptions(scale, transductive, balance, metric, random_state),
         positive=positive,
         aim=threshold,
         store=None if store is None else Path(store),
@@ -247,8 +251,8 @@ def validate_predictions(
     order = np.unique(labels) if classes is None else np.asarray(classes)
     if len(order) < 2:
         raise ValueError(f"y has the class {order.tolist()[0]!r} only; at least 2 classes are needed.")
-    positive, positive_rule = choose_positive(order, labels, positive)
-    _check_threshold(threshold, len(order))
+    positive, positive_rule = choose_positive(order, positive)
+    check_threshold(threshold, len(order))
     named = probabilities if isinstance(probabilities, dict) else {method: probabilities}
     held_out = []
     for key, values in named.items():
@@ -271,38 +275,6 @@ def validate_predictions(
         facts={"version": __version__, "command": "unseen.validation.validate_predictions(...)"},
     )
     return ValidationResult(settings, order, labels, site, np.arange(len(labels)), {}, held_out)
-
-
-def choose_positive(classes: Labels, y: Labels, positive: Any) -> tuple[Any, str]:
-    """Return the class that is the event, and how it was determined; None for more than two classes."""
-    names = classes.tolist()
-    if len(names) > 2:
-        if positive is not None:
-            raise ValueError(
-                f"positive={positive!r} needs two classes, but there are {len(names)}. Leave it out: each class is "
-                "validated against all others."
-            )
-        return None, ""
-    if positive is None:
-        return names[
-            1
-        ], f"The event is {names[1]!r}, the last of both classes in sorted order; the parameter positive changes it."
-    matches = [name for name in names if name == positive or str(name) == str(positive)]
-    if not matches:
-        raise ValueError(f"positive={positive!r} is not a class. Use {names[0]!r} or {names[1]!r}.")
-    return matches[0], ""
-
-
-def _check_threshold(threshold: str | float | None, n_classes: int) -> None:
-    """Raise ValueError for a threshold that cannot be chosen, before any computation."""
-    if threshold is None:
-        return
-    if n_classes > 2:
-        raise ValueError(f"threshold={threshold!r} needs two classes, but there are {n_classes}. Leave it out.")
-    try:
-        choose_threshold([0, 1], [0.4, 0.6], threshold)
-    except ValueError as error:
-        raise ValueError(str(error).replace("aim=", "threshold=", 1)) from None
 
 
 def _parse_models(items: Sequence[Any], transductive: bool) -> list[tuple[str, list[Method]]]:
@@ -348,19 +320,8 @@ def _other_sites_threshold(
     order = np.argsort(site, kind="stable")
     order = order[site[order] != held_out]
     sizes = np.unique(site[order], return_counts=True)[1]
-    return choose_site_threshold(events[order], risks[order], sizes.tolist(), aim)
+    return choose_domain_threshold(events[order], risks[order], sizes.tolist(), aim).threshold
 
 
 def _describe_failures(held_out: Sequence[SitePrediction]) -> list[str]:
     return [f"{one.method} could not be fitted without {one.site}: {one.failure}" for one in held_out if one.failure]
-
-
-def _open_table(data: Any, y: Any, sample_domain: Any, options: TableOptions) -> Table:
-    """Read data in any form as a table."""
-    if is_table(data, y, sample_domain):
-        return read_survey(survey_table(data, options), options.seed)
-    if isinstance(data, Table):
-        return data
-    X = np.asarray(data, dtype=np.float64)
-    schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
-    return Table(X, np.asarray(y), check_domains(sample_domain, len(X)).astype(str), schema, [], "arrays")
