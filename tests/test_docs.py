@@ -33,7 +33,17 @@ def public_names(package: str) -> list[str]:
     return list(importlib.import_module(f"unseen.{package}").__all__)
 
 
-WITH_PUBLIC_NAMES = ["datasets", "images", "models", "report", "model_selection", "shift", "study", "tables"]
+WITH_PUBLIC_NAMES = [
+    "datasets",
+    "images",
+    "models",
+    "report",
+    "model_selection",
+    "shift",
+    "study",
+    "tables",
+    "validation",
+]
 # A table has no docstring.
 PUBLIC = [f"unseen.{name}" for name in unseen.__all__] + [
     f"unseen.{package}.{name}" for package in WITH_PUBLIC_NAMES for name in public_names(package) if name != "METHODS"
@@ -81,7 +91,7 @@ def test_api_page_lists_exactly_the_warnings():
 
 # What functions give back: their examples show it.
 RESULTS = {"Comparison", "ClassShift", "Diagnosis", "Model", "ModelFileError", "NoveltyResult", "Shift", "TableFit"}
-RESULTS |= {"Extraction", "TablePredictions"}
+RESULTS |= {"Extraction", "TablePredictions", "ValidationResult"}
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name.rpartition(".")[-1] not in RESULTS])

@@ -100,7 +100,8 @@ def validate(
         if pdf is not None:
             find_browser()  # raises before the computation
         names = {"": list(DEFAULT_COMPARISONS), "none": []}.get(compare_with, o.parse_names(compare_with) or [])
-        others = combine_methods(names, load_user_methods(with_models or []))
+        user_methods = load_user_methods(with_models or [])
+        others = combine_methods(names, user_methods) if names else user_methods
         result = validate_table(
             data,
             label=label,
@@ -153,7 +154,7 @@ def show_validation(result: ValidationResult) -> None:
             console.print(f"- {sentence}")
     level = f"{result.settings.level:.0%}"
     title = f"{result.settings.method} on {len(result.site_names)} held-out sites"
-    numbers = ["mean", f"{level} confidence interval", "tau", "I2, %", f"{level} prediction interval"]
+    numbers = ["mean", f"{level} confidence", "tau", "I2, %", f"{level} prediction"]
     table = make_table(["measure"], numbers, title)
     for one in result.summaries:
         if one.method != result.settings.method or one.effects is None:
