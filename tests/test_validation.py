@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 import unseen
 from unseen.metrics import auc, calibration_slope, choose_threshold, log_loss, random_effects
 from unseen.models import fit_table
+from unseen.report import render_comparison
 from unseen.tables import Column, Schema, Table
 from unseen.validation import _held_out, validate_predictions
 
@@ -233,7 +234,7 @@ def test_an_uninformative_interval_names_the_number_of_sites_that_it_needs():
     y = rng.uniform(size=900) < 1 / (1 + np.exp(-strength * z))
     result = validate_predictions(y, 1 / (1 + np.exp(-z)), sample_domain=site)
     explanation = result.get_summary("auc").explanation
-    assert re.search(r"about \d+ sites would narrow it to ±0.25|for any number", explanation)
+    assert re.search(r"about \d+ sites would narrow it to ±0.25|for a feasible number", explanation)
     assert explanation in result.to_html()
 
 
@@ -378,6 +379,13 @@ def test_the_page_is_for_readers_without_the_words_of_the_library(result):
     assert "kernel" not in text.lower()
     assert text.index("For your colleagues") < text.index("Appendix: methods")
     assert page.count("<svg") > 3 * len(SITES)
+
+
+def test_a_comparison_can_show_the_statistics_of_its_held_out_predictions(result):
+    page = render_comparison({"title": "A comparison", "validation": result.to_dict()})
+    assert "usefulness on each held-out domain" in page
+    assert "95% prediction interval" in page
+    assert "For your colleagues" not in page
 
 
 def test_names_of_sites_are_escaped():

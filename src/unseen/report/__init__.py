@@ -7,7 +7,6 @@ them may use it.
 
 from ._figures import draw_comparison, draw_diagnosis, draw_heat_map, import_pyplot, write_cells
 from ._format import describe_columns, format_number, format_percent, rank_methods
-from ._render import render_comparison, render_diagnosis
-from ._validation import render_validation
+from ._render import render_comparison, render_diagnosis, render_validation
 
 __all__ = ["render_comparison", "render_diagnosis", "render_validation"]

@@ -9,7 +9,6 @@ from typing import Any
 
 from ._charts import Axis
 from ._format import MISSING_TEXT, format_number, is_number
-from ._render import render_page
 
 Section = dict[str, Any]
 PANEL_WIDTH = 300
@@ -22,34 +21,8 @@ TABLE_MEASURES = ("auc", "calibration_in_the_large", "calibration_slope", "obser
 THRESHOLD_MEASURES = ("sensitivity", "specificity", "ppv", "npv", "net_benefit")
 
 
-def render_validation(summary: Mapping[str, Any]) -> str:
-    """Render the report of a validation as one self-contained HTML page.
-
-    Parameters
-    ----------
-    summary : dict
-        The return value of `ValidationResult.to_dict()`; predictions are not needed.
-
-    Returns
-    -------
-    page : str
-        The page, to be encoded as UTF-8.
-
-    See Also
-    --------
-    render_comparison : Render the report of a comparison.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from unseen.report import render_validation
-    >>> from unseen.validation import validate_predictions
-    >>> rng = np.random.default_rng(0)
-    >>> p, site = rng.uniform(size=600), np.repeat(["bonn", "leeds", "oslo"], 200)
-    >>> result = validate_predictions(rng.uniform(size=600) < p, p, sample_domain=site)
-    >>> "For your colleagues" in render_validation(result.to_dict())
-    True
-    """
+def prepare_validation_page(summary: Mapping[str, Any]) -> list[Section]:
+    """Prepare all sections of the report of a validation."""
     sections = [
         ("validation_colleagues", "For your colleagues", prepare_colleagues(summary)),
         ("validation_sites", "Sites", prepare_sites(summary)),
@@ -59,10 +32,7 @@ def render_validation(summary: Mapping[str, Any]) -> str:
         ("validation_methods", "Appendix: methods and text for a paper", prepare_texts(summary)),
         ("validation_checklist", "Appendix: reporting checklist", summary["checklist"]),
     ]
-    return render_page(
-        str(summary.get("title") or "Validation"),
-        [{"name": name, "title": title, "view": view} for name, title, view in sections if view],
-    )
+    return [{"name": name, "title": title, "view": view} for name, title, view in sections if view]
 
 
 def prepare_validation(report: Mapping[str, Any]) -> Section:
@@ -116,7 +86,6 @@ def prepare_sites(summary: Mapping[str, Any]) -> Section:
         "classes": summary["classes"],
         "limit": summary["few_events_limit"],
         "has_missing": any(is_number(site["missing_share"]) for site in summary["sites"]),
-        "notices": summary["notices"],
     }
 
 
@@ -462,6 +431,7 @@ def prepare_texts(summary: Mapping[str, Any]) -> Section:
         "methods": summary["methods_text"],
         "results": summary["results_text"],
         "facts": summary["facts"],
+        "notices": summary["notices"],
         "columns": summary["facts"].get("columns") or [],
     }
 

@@ -35,6 +35,7 @@ from ..utils.validation import Labels
 UNBOUNDED = (-np.inf, np.inf)
 POSITIVE = (0.0, np.inf)
 SHARE = (0.0, 1.0)
+MANY_SITES = 100  # more are not feasible
 
 
 @dataclass(frozen=True)
@@ -321,6 +322,9 @@ def _explain_interval(summary: MeasureSummary, measure: Measure) -> str:
     spread = float(np.std(summary.values, ddof=1))
     reason = f"the range for a new site is wide, because {n_sites} sites have a standard deviation of {spread:.2f}"
     n_needed = domains_for_interval(spread, half_width)
-    if n_needed is None:
-        return f"{measure.label}: {reason}; sites differ too much for any number of them to narrow it to ±{half_width}"
+    if n_needed is None or n_needed > MANY_SITES:
+        return (
+            f"{measure.label}: {reason}; sites differ too much for a feasible number of them to narrow it to "
+            f"±{half_width}"
+        )
     return f"{measure.label}: {reason}; about {max(n_needed, n_sites + 1)} sites would narrow it to ±{half_width}"

@@ -108,7 +108,8 @@ def _describe_choice(result: ValidationResult) -> list[str]:
     method = result.settings.method
     is_default = method == "auto"
     name = "the combined model that the program builds by default (“auto”)" if is_default else f"“{method}”"
-    sentences = [f"The results on this page are those of {name}."]
+    comparisons = []
+    better = []
     for record in result.comparison_records:
         if not np.isfinite(record["difference"]):
             continue
@@ -119,14 +120,21 @@ def _describe_choice(result: ValidationResult) -> list[str]:
         if ends[0] > 0:
             verdict = "is less accurate"
         elif ends[1] < 0:
-            verdict = "is more accurate: use it instead"
+            verdict = "is more accurate"
+            better.append(record["method"])
         else:
             verdict = "is about as accurate, as far as these sites can tell"
-        sentences.append(
+        comparisons.append(
             f"“{record['method']}” {verdict} (mean difference in {what} over sites {number(gain, 3)}, 95% interval "
             f"{interval_text((ends[0], ends[1]), 3)}; positive means that “{method}” is better)."
         )
-    return sentences
+    if better:
+        use = f"Consider “{better[0]}” instead of {name}, whose results are on this page."
+    elif comparisons:
+        use = f"Use {name}, whose results are on this page: no method beside it was more accurate."
+    else:
+        use = f"The results on this page are those of {name}."
+    return [use, *comparisons]
 
 
 def _expect_binary(result: ValidationResult) -> list[str]:
