@@ -69,6 +69,12 @@ def test_nothing_is_lost_in_json(home):
     assert set(json.loads(done.stdout.decode("ascii"))["data"]["domains"]) == set(SITES)
 
 
+def test_nothing_is_lost_in_predictions(home):
+    done = unseen(home, "ascii", "predict", "given.unseen", "train.csv", "-o", "-", "--quiet")
+    labels = {line.split(",")[0] for line in done.stdout.decode("utf-8").splitlines()[1:]}
+    assert labels == set(LABELS)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full here")
 @pytest.mark.parametrize("command", ["compare", "predict"])
 def test_files_are_written_before_anything_is_printed(home, command):

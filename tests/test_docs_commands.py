@@ -112,6 +112,8 @@ OURS = [one for one in collect(ALL) if one.values[0].text.startswith("unseen")]
 
 def parsed(words):
     """The parameters that a command would be run with."""
+    # These options act while they are parsed, and would change the start-up file of the shell of the current user.
+    assert not {"--install-completion", "--show-completion"} & set(words), "mention this option in the text instead"
     group = typer.main.get_command(app)
     with group.make_context("unseen", words) as context:
         while hasattr(group, "resolve_command"):

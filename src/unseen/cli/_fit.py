@@ -32,6 +32,7 @@ def fit(
     with_models: o.With = None,
     transductive: o.Transductive = False,
     balance: o.Balance = "none",
+    metric: o.Metric = "accuracy",
     threshold: o.Threshold = None,
     positive: o.Positive = None,
     output: o.OutputModel,
@@ -51,6 +52,7 @@ def fit(
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
     from ..kernels import SizePlan
+    from ..model_selection import get_metric
     from ..models import (
         check_storable,
         fit_notices,
@@ -65,6 +67,7 @@ def fit(
     with translate_errors("Nothing was written."):
         o.check_model_output(output, overwrite)
         all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
+        get_metric(metric)  # raises an error for an unknown name before the table is read
         check_storable([(method.transformer, method.classifier) for method in all_methods if method.own])
         not_allowed = [method.name for method in all_methods if method.transductive and not transductive]
         if not_allowed:
@@ -91,7 +94,7 @@ def fit(
             landmark_options = {"--landmarks": landmarks, "--workers": workers, "--scheduler": scheduler}
             unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]
             unused_notices = [f"{' and '.join(unused)} {UNUSED_WITH_EXACT_KERNELS}"] if unused else []
-            print_notices([*fit_notices(table, all_methods, plan), *unused_notices])
+            print_notices([*fit_notices(table, all_methods, plan, metric), *unused_notices])
             with nullcontext() if plan.exact else o.open_cluster(workers, scheduler) as client:
                 result = fit_table(
                     table,
@@ -99,6 +102,7 @@ def fit(
                     scale=scale,
                     transductive=transductive,
                     balance=balance,
+                    metric=metric,
                     random_state=seed,
                     n_jobs=jobs,
                     verbose=int(not quiet),

@@ -77,8 +77,8 @@ def make_option(panel: str | None, *names: str, **settings: Any) -> Any:
 
 # Data
 DATA_HELP = (
-    "Table (.csv, .tsv, .parquet, .feather, .npz), or several: a folder, or a pattern in quotes. Each of several files "
-    "is one domain, unless --domain names a column or the file names are those of parts of a table."
+    "Table (.csv, .tsv, .xlsx, .jsonl, .parquet, .feather, .npz), or several: a folder, or a pattern in quotes. Each "
+    "of several files is one domain, unless --domain names a column or the file names are those of parts of a table."
 )
 Data = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
 OptionalData = Annotated[Path | None, typer.Argument(metavar="DATA", help=DATA_HELP)]
@@ -161,7 +161,7 @@ OptionalNetwork = Annotated[
         "--network",
         metavar="FILE",
         dir_okay=False,
-        show_default="none: DATA is a table",
+        show_default="none",
         help=NETWORK_HELP,
     ),
 ]
@@ -242,8 +242,8 @@ Metric = Annotated[
     make_option(
         EVALUATION,
         metavar="NAME",
-        help="Score to compare: accuracy, balanced_accuracy, f1, roc_auc, average_precision, log_loss, or a scorer of "
-        "scikit-learn.",
+        help="Score of the evaluation: accuracy, balanced_accuracy, f1_macro, roc_auc, average_precision, log_loss, or "
+        "a scorer of scikit-learn.",
     ),
 ]
 Selection = Annotated[

@@ -124,9 +124,10 @@ def _open_output(output: Path) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "predictions.csv"
         yield file
-        with file.open(encoding="utf-8", newline="") as text, exit_on_closed_output():
-            copyfileobj(text, sys.stdout)
-            sys.stdout.flush()
+        # Bytes, so that labels are not changed if the encoding of standard output lacks their characters.
+        with file.open("rb") as content, exit_on_closed_output():
+            copyfileobj(content, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
 
 
 def show_predictions(summary: dict[str, Any]) -> None:
