@@ -55,6 +55,7 @@ def fit(
     from ..model_selection import get_metric
     from ..models import (
         check_storable,
+        check_threshold,
         fit_notices,
         fit_table,
         model_card,
@@ -94,6 +95,7 @@ def fit(
             landmark_options = {"--landmarks": landmarks, "--workers": workers, "--scheduler": scheduler}
             unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]
             unused_notices = [f"{' and '.join(unused)} {UNUSED_WITH_EXACT_KERNELS}"] if unused else []
+            check_threshold(threshold, len(table.samples.classes))
             print_notices([*fit_notices(table, all_methods, plan, metric), *unused_notices])
             with nullcontext() if plan.exact else o.open_cluster(workers, scheduler) as client:
                 result = fit_table(

@@ -50,6 +50,7 @@ def validate(
     with_models: o.With = None,
     transductive: o.Transductive = False,
     balance: o.Balance = "none",
+    metric: o.Metric = "accuracy",
     threshold: o.Threshold = None,
     positive: o.Positive = None,
     tau_prior: Annotated[
@@ -116,6 +117,7 @@ def validate(
             threshold=threshold,
             method=o.parse_names(methods),
             compare_with=others,
+            metric=metric,
             tau_prior=tau_prior,
             scale=scale,
             transductive=transductive,
