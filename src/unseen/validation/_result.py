@@ -52,6 +52,8 @@ class ValidationSettings:
         Whether the summary uses an empirical prior on the standard deviation between sites.
     notices : tuple of str
         Assumptions that were made in reading the data.
+    failures : tuple of str
+        Methods that could not be fitted without a site, with the reason.
     facts : dict
         Further facts for the report: features, versions, command, duration, methods in words.
     """
@@ -64,6 +66,7 @@ class ValidationSettings:
     level: float = 0.95
     use_prior: bool = False
     notices: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -468,7 +471,7 @@ class ValidationResult:
             "threshold_aim": settings.aim,
             "level": settings.level,
             "uses_prior": settings.use_prior,
-            "notices": list(settings.notices),
+            "notices": [*settings.notices, *settings.failures],
             "facts": dict(settings.facts),
             "few_events_limit": FEW_EVENTS,
             "measure_names": {

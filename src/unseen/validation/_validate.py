@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from .. import __version__
+from ..exceptions import DataWarning, warn
 from ..linalg import Array
 from ..model_selection import Method, expand_methods, parse_methods
 from ..models import check_threshold, choose_domain_threshold, choose_positive
@@ -60,6 +61,7 @@ def validate(
     Each domain (site) is held out in turn, the whole fit is repeated on the others, and the model predicts the held-out
     one: nested leave-one-domain-out cross-validation, which medicine calls internal-external validation. The result has
     discrimination, calibration and clinical usefulness of each site with intervals, and their random-effects summary.
+    A :class:`~unseen.exceptions.DataWarning` names the domains without which no model can be fitted.
 
     Parameters
     ----------
@@ -168,6 +170,9 @@ def validate(
     if all(one.probabilities is None for one in held_out if one.method == main):
         first = next(one.failure for one in held_out if one.method == main)
         raise ValueError(f"{main!r} could not be fitted without any of the {n_sites} domains. The first error: {first}")
+    failures = _describe_failures(held_out)
+    for text in failures:
+        warn(text, DataWarning)
     settings = ValidationSettings(
         name=table.name,
         method=main,
@@ -176,7 +181,8 @@ def validate(
         aim=threshold,
         level=level,
         use_prior=tau_prior == "empirical",
-        notices=(*table.notices, *filter(None, [positive_rule]), *_describe_failures(held_out)),
+        notices=(*table.notices, *filter(None, [positive_rule])),
+        failures=tuple(failures),
         facts={
             "version": __version__,
             "command": command,
