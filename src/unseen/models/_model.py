@@ -417,7 +417,8 @@ class Model:
         with closing(prediction.frames(client)) as frames:
             frame = _concatenate(frames, path)
         summary = prediction.summary(None if path is None else str(path), missing_in_training)
-        summary["threshold"] = self.card.get("threshold") if model.threshold is not None else None
+        threshold = self.card.get("threshold")
+        summary["threshold"] = threshold if model.threshold is not None and isinstance(threshold, dict) else None
         return TablePredictions(summary, [*notices, *_make_notices(summary)], frame, path)
 
     def _missing_in_training(self) -> dict[str, float]:
@@ -435,8 +436,8 @@ def _as_text(domain: Any) -> Labels | None:
 
 def _make_notices(summary: dict[str, Any]) -> Iterator[str]:
     """Yield sentences on the threshold, differences from the training data, formulas, and unknown labels."""
-    if summary.get("threshold"):
-        yield str(summary["threshold"]["text"])
+    if summary["threshold"]:
+        yield str(summary["threshold"].get("text", ""))
     yield from new_data_notes(summary, summary["rows"])
     names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
     formulas = [name for name in names if isinstance(name, str) and name.startswith(FORMULA_PREFIXES)]
