@@ -31,10 +31,10 @@ def fit(
     methods: o.FitMethods = "auto",
     with_models: o.With = None,
     transductive: o.Transductive = False,
-    balance: o.Balance = "none",
     metric: o.Metric = "accuracy",
     threshold: o.Threshold = None,
     positive: o.Positive = None,
+    balance: o.Balance = "none",
     output: o.OutputModel,
     overwrite: o.Overwrite = False,
     format: o.Format = "txt",
@@ -43,7 +43,7 @@ def fit(
     feature_map: o.FeatureMap = "auto",
     landmarks: o.Landmarks = None,
     seed: o.Seed = 0,
-    jobs: o.Jobs = 1,
+    jobs: o.Jobs = -1,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
 ) -> None:
@@ -60,6 +60,7 @@ def fit(
         fit_table,
         model_card,
         open_row_stream,
+        resolve_methods,
         save_model,
         with_threshold,
     )
@@ -90,7 +91,12 @@ def fit(
         )
         source = survey_table(data, request)
         try:
-            plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP.get(feature_map), landmarks=landmarks)
+            plan = SizePlan.from_rows(
+                source.rows,
+                exact=EXACT_BY_FEATURE_MAP.get(feature_map),
+                landmarks=landmarks,
+                ensemble=len(resolve_methods(all_methods)) > 1,
+            )
             table = open_row_stream(source, plan, seed)
             landmark_options = {"--landmarks": landmarks, "--workers": workers, "--scheduler": scheduler}
             unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]

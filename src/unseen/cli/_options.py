@@ -376,7 +376,15 @@ def _all_methods() -> str:
     return ",".join(method_names(in_comparison=True))
 
 
-ALL_METHODS: Any = _all_methods  # called when a command runs, so that --help does not import the registry
+def _compared_methods() -> str:
+    from ..study import comparison_methods
+
+    return ",".join(f'"{name}"' for name in comparison_methods())
+
+
+# Called when a command runs, so that --help does not import the registry.
+ALL_METHODS: Any = _all_methods
+COMPARED_METHODS: Any = _compared_methods
 
 
 def parse_names(names: str | None) -> list[str] | None:

@@ -102,7 +102,7 @@ def predict(
         with o.open_cluster(workers, scheduler) as client, _open_output(output) as file:
             try:
                 prediction = fitted_model.predict_table(
-                    table, file, center=centering, sets=coverage, client=client, verbose=int(not quiet)
+                    table, file, centering=centering, coverage=coverage, client=client, verbose=int(not quiet)
                 )
             except SmallBatchError as error:
                 raise ValueError(f"{error.problem} {error.advice(REMEDIES)}") from error

@@ -22,7 +22,7 @@ from ..utils.validation import Labels, check_domains
 from ._held_out import DEFAULT_THRESHOLD, FitOptions, SitePrediction, predict_held_out
 from ._result import ValidationResult, ValidationSettings
 
-DEFAULT_COMPARISONS = ("logistic", "gradient boosting", "extra trees")
+DEFAULT_COMPARISONS = ("logistic", "gradient boosting", "random forest")
 MIN_SITES = 3  # a model for two of them is selected by holding out each
 
 
@@ -82,7 +82,7 @@ def validate(
         out-of-domain predictions of the other sites. None means 0.5. For two classes only.
     method : str, estimator, tuple, Method or list of these, default="auto"
         The model, as for :func:`unseen.fit`; or a classifier of scikit-learn.
-    compare_with : sequence, default=("logistic", "gradient boosting", "extra trees")
+    compare_with : sequence, default=("logistic", "gradient boosting", "random forest")
         Methods that are validated beside it, in the same forms; () for none.
     metric : str, default="accuracy"
         Metric of the model selection within each fit, as for :func:`unseen.fit`.
