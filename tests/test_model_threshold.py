@@ -25,7 +25,7 @@ def make_data(seed=0, n_rows=60):
 @pytest.fixture(scope="module")
 def model():
     X, y, site = make_data()
-    return unseen.fit(X, y, sample_domain=site, method="logistic", threshold="sensitivity=0.9", positive="ill")
+    return unseen.fit(X, y, sample_domain=site, methods="logistic", threshold="sensitivity=0.9", positive="ill")
 
 
 def test_rows_above_the_threshold_are_labeled_positive(model):
@@ -86,13 +86,13 @@ def test_a_file_keeps_the_threshold(model, tmp_path):
 def test_a_wrong_threshold_is_named(options, message):
     X, y, site = make_data(n_rows=20)
     with pytest.raises(ValueError, match=message):
-        unseen.fit(X, y, sample_domain=site, method=METHOD, **options)
+        unseen.fit(X, y, sample_domain=site, methods=METHOD, **options)
 
 
 def test_several_classes_have_no_threshold():
     X, _, site = make_data(n_rows=20)
     with pytest.raises(ValueError, match="needs two classes"):
-        unseen.fit(X, np.arange(len(X)) % 3, sample_domain=site, method=METHOD, threshold=0.3)
+        unseen.fit(X, np.arange(len(X)) % 3, sample_domain=site, methods=METHOD, threshold=0.3)
 
 
 def test_the_commands_choose_show_and_use_the_threshold(tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ def make_data(seed=0, n_rows=80, sites=SITES, effect=1.2):
 
 
 def validate(X, y, site, **options):
-    options = {"method": ("logistic model", LogisticRegression()), "compare_with": (), **options}
+    options = {"methods": ("logistic model", LogisticRegression()), "compare_with": (), **options}
     if len(np.unique(y)) == 2:
         options.setdefault("positive", np.unique(y)[0])
     return unseen.validate(X, y, sample_domain=site, **options)
@@ -264,7 +264,7 @@ def test_log_loss_is_that_of_scikit_learn():
 
 def test_an_estimator_without_a_name_has_that_of_its_type():
     X, y, site = make_data(n_rows=30)
-    result = validate(X, y, site, method=LogisticRegression(C=0.1), compare_with=[("mine", LogisticRegression())])
+    result = validate(X, y, site, methods=LogisticRegression(C=0.1), compare_with=[("mine", LogisticRegression())])
     assert result.methods == ["LogisticRegression", "mine"]
 
 
@@ -281,7 +281,7 @@ def test_a_site_without_which_no_model_can_be_fitted_has_missing_values():
     X, y, _ = make_data(n_rows=65)
     site = np.repeat(SITES, (100, 100, 30, 30))  # too few rows remain if both large ones are held out
     with pytest.warns(DataWarning, match="mine could not be fitted without (aachen|bonn)"):
-        result = validate(X, y, site, method=("mine", NeedsManyRows()))
+        result = validate(X, y, site, methods=("mine", NeedsManyRows()))
     assert ["too few rows" in one["failure"] for one in result.site_records] == [True, True, False, False]
     assert len(result.settings.failures) == 2
     frame = result.to_frame()
@@ -297,7 +297,7 @@ def test_a_site_without_which_no_model_can_be_fitted_has_missing_values():
         ({"threshold": "best"}, "threshold='best' is not allowed"),
         ({"threshold": 1.5}, "threshold=1.5 is not allowed"),
         ({"tau_prior": 0.5}, "tau_prior=0.5 is not allowed"),
-        ({"method": "centered logistic"}, "transductive"),
+        ({"methods": "centered logistic"}, "transductive"),
     ],
 )
 def test_a_wrong_argument_is_named(options, message):

@@ -115,7 +115,7 @@ def validate(
             categories=o.parse_names(categories),
             positive=positive,
             threshold=threshold,
-            method=o.parse_names(methods),
+            methods=o.parse_names(methods),
             compare_with=others,
             metric=metric,
             tau_prior=tau_prior,

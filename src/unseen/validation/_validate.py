@@ -14,7 +14,7 @@ from .. import __version__
 from ..exceptions import DataWarning, warn
 from ..linalg import Array
 from ..model_selection import Method, expand_methods, parse_methods
-from ..models import check_threshold, choose_domain_threshold, choose_positive
+from ..models import AUTO, check_threshold, choose_domain_threshold, choose_positive
 from ..tables import Dates, Scale, Table, TableOptions, open_data, read_survey
 from ..utils.environment import environment_info
 from ..utils.samples import Balance
@@ -41,7 +41,7 @@ def validate(
     categories: Sequence[str] | None = None,
     positive: Any = None,
     threshold: str | float | None = None,
-    method: Any = "auto",
+    methods: Any = AUTO,
     compare_with: Sequence[Any] = DEFAULT_COMPARISONS,
     metric: str = "accuracy",
     tau_prior: Literal["none", "empirical"] = "none",
@@ -80,7 +80,7 @@ def validate(
         Risk from which a row counts as an event: a number; "youden"; "sensitivity=0.9"; "specificity=0.9"; or
         "cost=5:1", if a missed event costs 5 times as much as a false alarm. It is chosen for each held-out site on
         out-of-domain predictions of the other sites. None means 0.5. For two classes only.
-    method : str, estimator, tuple, Method or list of these, default="auto"
+    methods : str, estimator, tuple, Method or list of these, default="auto"
         The model, as for :func:`unseen.fit`; or a classifier of scikit-learn.
     compare_with : sequence, default=("logistic", "gradient boosting", "random forest")
         Methods that are validated beside it, in the same forms; () for none.
@@ -125,7 +125,7 @@ def validate(
     >>> rng = np.random.default_rng(0)
     >>> X, site = rng.normal(size=(400, 3)), np.repeat(["bonn", "leeds", "oslo", "turin"], 100)
     >>> y = np.where(X[:, 0] + rng.normal(size=400) > 0.5, "ill", "well")
-    >>> result = unseen.validate(X, y, sample_domain=site, method="logistic", compare_with=(), positive="ill")
+    >>> result = unseen.validate(X, y, sample_domain=site, methods="logistic", compare_with=(), positive="ill")
     >>> auc = result.get_summary("auc")
     >>> bool(auc.interval[0] < auc.value < auc.interval[1]), result.site_records[0]["few_events"]
     (True, True)
@@ -155,7 +155,7 @@ def validate(
         )
     positive, positive_rule = choose_positive(table.samples.classes, positive)
     check_threshold(threshold, len(table.samples.classes))
-    models = _parse_models([method, *compare_with], transductive)
+    models = _parse_models([methods, *compare_with], transductive)
     held_out = predict_held_out(
         table,
         models,
