@@ -425,3 +425,13 @@ def test_a_missing_browser_is_named(result, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(ImportError, match="Install Chromium"):
         result.write_report(tmp_path / "report.pdf")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_the_default_model_finds_nothing_in_labels_without_information(seed):
+    X, _, site = make_data(seed, n_rows=60)
+    y = np.random.default_rng(200 + seed).choice(["ill", "well"], len(X))
+    summary = validate(X, y, site, methods="auto").get_summary("auc")
+    assert summary.new_site[0] < 0.5 < summary.new_site[1]
+    assert 0.4 < summary.value < 0.6
