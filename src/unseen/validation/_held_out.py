@@ -53,7 +53,7 @@ class SitePrediction:
     seconds : float
         Duration of the fit and the predictions.
     failure : str
-        Why there are no predictions.
+        Why predictions are missing.
     """
 
     method: str
@@ -177,17 +177,20 @@ class _Cache:
         line = self.lines.get(self.key(members, site)) if self.path is not None else None
         if line is None:
             return None
-        return SitePrediction(name, site, np.array(line["probabilities"]), **line["facts"])
+        return SitePrediction(
+            name, site, np.array(line["probabilities"]), line["threshold"], line["model"], line["seconds"]
+        )
 
     def add(self, prediction: SitePrediction, members: Sequence[Method]) -> None:
         """Append a prediction to the file; failures are not stored, so that they are tried again."""
         if self.path is None or prediction.probabilities is None:
             return
-        facts = {"threshold": prediction.threshold, "model": prediction.model, "seconds": prediction.seconds}
         line = {
             "key": self.key(members, prediction.site),
             "probabilities": prediction.probabilities.tolist(),
-            "facts": facts,
+            "threshold": prediction.threshold,
+            "model": prediction.model,
+            "seconds": prediction.seconds,
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:

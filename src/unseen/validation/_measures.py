@@ -113,7 +113,7 @@ MEASURES = {
             "scaled_brier",
             "Scaled Brier score",
             UNBOUNDED,
-            "1 minus the Brier score over that of the prevalence; 0 is no better than the prevalence, 1 is perfect",
+            "1 minus the Brier score over that of the prevalence; 0 for the prevalence itself, 1 is perfect",
             ideal=0.0,
         ),
         Measure(

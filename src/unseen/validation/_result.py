@@ -170,12 +170,12 @@ class ValidationResult:
             risks = np.full(int(rows.sum()), 0.5) if prediction is None else self._risks(prediction)
             threshold = 0.5 if prediction is None else prediction.threshold
             estimates = measure_binary(self.events[rows], risks, threshold, level)
-            found = [(name, self.settings.positive, estimate) for name, estimate in estimates.items()]
+            named_estimates = [(name, self.settings.positive, estimate) for name, estimate in estimates.items()]
         else:
             shape = int(rows.sum()), len(self.classes)
             P = np.full(shape, 1 / shape[1]) if prediction is None else prediction.probabilities
-            found = list(measure_multiclass(self.y[rows], np.asarray(P), self.classes.tolist(), level))
-        for name, of_class, estimate in found:
+            named_estimates = list(measure_multiclass(self.y[rows], np.asarray(P), self.classes.tolist(), level))
+        for name, of_class, estimate in named_estimates:
             value = estimate if prediction is not None else Estimate.make_undefined(estimate.scale)
             yield SiteMeasure(method, site, name, of_class, value)
 
