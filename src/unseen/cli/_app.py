@@ -18,6 +18,7 @@ from ._help import Command, Group
 from ._predict import predict
 from ._reproduce import reproduce
 from ._show import show
+from ._validate import validate
 
 app = typer.Typer(
     cls=Group,
@@ -43,6 +44,7 @@ register(extract, DATA)
 register(fit, MODELS)
 register(predict, MODELS)
 register(show, MODELS)
+register(validate, MODELS)
 register(demo, STUDIES, needs_arguments=False)
 app.add_typer(reproduce, name="reproduce", rich_help_panel=STUDIES)
 

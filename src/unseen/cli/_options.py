@@ -254,6 +254,21 @@ Repeats = Annotated[
     int, make_option(EVALUATION, min=1, metavar="N", help="Number of random samples of the training data.")
 ]
 
+Threshold = Annotated[
+    str | None,
+    make_option(
+        EVALUATION,
+        metavar="AIM",
+        show_default="0.5",
+        help="Probability from which a row is labeled positive: a number, youden, sensitivity=0.9, specificity=0.9 or "
+        "cost=5:1; chosen on out-of-domain predictions.",
+    ),
+]
+Positive = Annotated[
+    str | None,
+    make_option(EVALUATION, metavar="LABEL", show_default="the last of both labels", help="Label of the event."),
+]
+
 # Output
 Output = Annotated[
     Path,

@@ -106,7 +106,7 @@ class BatchPrediction:
                 facts["centers"] = ensemble.moments(prepared, batch.domain, all_members=self.center_all)
                 return len(batch.X), facts, None
         P = ensemble.combine_members(prepared, batch.domain, self.centers)
-        labels = model.classes_[P.argmax(axis=1)]
+        labels = model.classes_[model.decide(P)]
         facts["labels"] = Counter(labels.tolist())
         facts["new_levels"] = batch.new_levels
         if batch.labels is not None:

@@ -161,6 +161,8 @@ class Model:
     def predict(self, data: Any, *, sample_domain: Any = None) -> Labels:
         """Predict the classes of all rows at once; a transductive model needs at least 10 rows of each new domain.
 
+        A model that was fitted with a threshold, which its card describes, decides by it.
+
         Parameters
         ----------
         data : DataFrame, dict, Series, list of dict, structured array, str, path or array-like
@@ -175,7 +177,7 @@ class Model:
             The predicted classes.
         """
         prepared, domain = self._prepare(data, sample_domain)
-        return self.table_model.ensemble.predict(prepared, sample_domain=domain)
+        return self.table_model.predict_prepared(prepared, domain)
 
     def predict_proba(self, data: Any, *, sample_domain: Any = None) -> Array:
         """Predict class probabilities, calibrated on held-out domains, for the class frequencies of the training data.
@@ -242,7 +244,7 @@ class Model:
         prepared, domain = self._prepare(data, sample_domain)
         labels = None if domain is None else check_domains(domain, len(prepared))
         decisions = ensemble.decision_proba(prepared, sample_domain=labels)
-        predicted = decisions.argmax(axis=1)
+        predicted = model.decide(decisions)
         P = ensemble.with_natural_priors(decisions)
         predicted_by_member = ensemble.member_probabilities(prepared, labels).argmax(axis=2)
         farther = model.novelty.score_samples(model.novelty_features(prepared))
@@ -415,6 +417,8 @@ class Model:
         with closing(prediction.frames(client)) as frames:
             frame = _concatenate(frames, path)
         summary = prediction.summary(None if path is None else str(path), missing_in_training)
+        threshold = self.card.get("threshold")
+        summary["threshold"] = threshold if model.threshold is not None and isinstance(threshold, dict) else None
         return TablePredictions(summary, [*notices, *_make_notices(summary)], frame, path)
 
     def _missing_in_training(self) -> dict[str, float]:
@@ -431,7 +435,9 @@ def _as_text(domain: Any) -> Labels | None:
 
 
 def _make_notices(summary: dict[str, Any]) -> Iterator[str]:
-    """Yield sentences on differences from the training data, names that look like formulas, and unknown labels."""
+    """Yield sentences on the threshold, differences from the training data, formulas, and unknown labels."""
+    if summary["threshold"]:
+        yield str(summary["threshold"].get("text", ""))
     yield from new_data_notes(summary, summary["rows"])
     names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
     formulas = [name for name in names if isinstance(name, str) and name.startswith(FORMULA_PREFIXES)]

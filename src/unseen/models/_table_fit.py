@@ -16,6 +16,7 @@ from ..model_selection import (
     METHODS,
     Candidate,
     EvaluationConfig,
+    FittedEnsemble,
     Forecast,
     Leaderboard,
     LeaveOneDomainOut,
@@ -71,6 +72,10 @@ class TableFit:
         The ensemble in plain values: see `FittedEnsemble.to_dict`.
     scored_rows : dict
         Number of rows of each domain behind the scores.
+    fitted : FittedEnsemble or None
+        The ensemble with its cross-fitted out-of-domain predictions, on which thresholds are chosen.
+    threshold : dict
+        The decision threshold, its aim and its cross-fitted sensitivity and specificity; empty without one.
     forecast : Forecast
         Expected score on a new domain, with its prediction interval.
     """
@@ -86,6 +91,8 @@ class TableFit:
     balance: Balance = "none"
     ensemble: dict[str, Any] = field(default_factory=dict)
     scored_rows: dict[str, int] = field(default_factory=dict)
+    fitted: FittedEnsemble | None = None
+    threshold: dict[str, Any] = field(default_factory=dict)
     forecast: Forecast | None = None
 
     @property
@@ -224,6 +231,7 @@ def fit_table(
         balance=balance,
         ensemble=fitted.to_dict(),
         scored_rows={name: len(codes) for name, codes in zip(domains, fitted.codes, strict=True)},
+        fitted=fitted,
         forecast=fitted.forecast,
     )
 
