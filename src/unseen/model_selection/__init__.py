@@ -5,6 +5,7 @@ of these.
 """
 
 from ._acceptance import sample_skewed_batch
+from ._adaptation import AdaptedEnsemble, SourceData, adapt_ensemble, check_new_domain, plan_adaptation
 from ._calibration import N_CALIBRATION_BINS
 from ._candidate import (
     Candidate,
@@ -89,6 +90,7 @@ __all__ += [
     "MIN_DOMAINS_FOR_INTERVAL",
     "N_CALIBRATION_BINS",
     "TIE_TOLERANCE",
+    "AdaptedEnsemble",
     "CachedSplit",
     "Candidate",
     "CandidateResult",
@@ -104,13 +106,16 @@ __all__ += [
     "Scorer",
     "SelectedModel",
     "SelectionOptions",
+    "SourceData",
     "Split",
     "TrialSplits",
+    "adapt_ensemble",
     "best_by_variant",
     "bind_domains",
     "check_comparison_size",
     "check_groups_not_split",
     "check_metric",
+    "check_new_domain",
     "collect_responses",
     "describe_rare_class",
     "domains_for_coverage",
@@ -130,6 +135,7 @@ __all__ += [
     "method_names",
     "metric_range",
     "parse_methods",
+    "plan_adaptation",
     "refit_candidates",
     "required_responses",
     "sample_skewed_batch",

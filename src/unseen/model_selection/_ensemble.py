@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from ..adaptation import apply_offsets
 from ..estimators import (
     DaskPredictor,
     DomainTransformer,
@@ -67,6 +68,10 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     prior_ratio : ndarray of shape (n_classes,), default=None
         Natural class frequencies over those that the members were trained with, if classes were balanced in training.
         `predict_proba` then refers to the natural frequencies; `predict` and `predict_set` keep the balance.
+    class_offsets : ndarray of shape (n_classes,), default=None
+        Offsets of the logits of the classes in one domain, if the ensemble was adapted to it.
+    logit_scale : float, default=1.0
+        Scale of the logits before the offsets are added.
 
     Attributes
     ----------
@@ -88,6 +93,10 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     array([0, 1])
     """
 
+    # Model files of earlier versions do not contain these parameters.
+    class_offsets: Array | None = None
+    logit_scale: float = 1.0
+
     def __init__(
         self,
         members: Sequence[Pipeline],
@@ -98,6 +107,8 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         inverse_temperature: float = 1.0,
         conformal_scores: Sequence[Array] | None = None,
         prior_ratio: Array | None = None,
+        class_offsets: Array | None = None,
+        logit_scale: float = 1.0,
     ) -> None:
         self.members = members
         self.weights = weights
@@ -106,6 +117,8 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         self.inverse_temperature = inverse_temperature
         self.conformal_scores = conformal_scores
         self.prior_ratio = prior_ratio
+        self.class_offsets = class_offsets
+        self.logit_scale = logit_scale
 
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None) -> Self:
         """Fit all members.
@@ -313,9 +326,10 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None
     ) -> Array:
         """Probabilities of each member: (n_members, n_samples, n_classes)."""
-        return self._temper(self.member_scores(X, domain, centers))
+        return self.temper(self.member_scores(X, domain, centers))
 
-    def _temper(self, scores: Sequence[Array]) -> Array:
+    def temper(self, scores: Sequence[Array]) -> Array:
+        """Probabilities of each member from its decision scores: (n_members, n_samples, n_classes)."""
         return np.array([softmax(S, beta) for S, beta in zip(scores, self.inverse_temperatures, strict=True)])
 
     def combine_members(self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None) -> Array:
@@ -327,11 +341,16 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
 
     def combine_scores(self, scores: Sequence[Array], X: Any, domain: Labels | None = None) -> Array:
         """The same from decision scores of members, which need not be fitted."""
-        P = average_members(self.weights, self._temper(scores))
+        P = average_members(self.weights, self.temper(scores))
         if self.smoothing:
             for _, rows in EncodedLabels.from_domains(domain, X.shape[0]).iter_rows():
                 P[rows] = smooth_probabilities(P[rows], neighbor_graph(_safe_indexing(X, rows)), self.smoothing)
-        return apply_inverse_temperature(P, self.inverse_temperature)
+        P = apply_inverse_temperature(P, self.inverse_temperature)
+        if self.class_offsets is None:
+            return P
+        # Offsets were fitted to probabilities under the natural class frequencies.
+        adapted = apply_offsets(self.with_natural_priors(P), self.class_offsets, self.logit_scale)
+        return adapted if self.prior_ratio is None else adjust_priors(adapted, 1 / self.prior_ratio)
 
     def moments(
         self, X: Any, domain: Labels | None = None, *, all_members: bool = False

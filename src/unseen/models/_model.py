@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -25,6 +25,8 @@ from ._table_model import TableModel
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from ..adaptation import AdaptationPlan
 
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets interpret cells that start with these as formulas
 DEFAULT_BATCH_SIZE = 20_000  # rows in memory at a time
@@ -138,19 +140,23 @@ class Model:
         prepared, domain = self._prepare(data, sample_domain)
         return self.table_model.ensemble.predict(prepared, sample_domain=domain)
 
-    def predict_proba(self, data: Any, *, sample_domain: Any = None) -> Array:
+    def predict_proba(self, data: Any, *, sample_domain: Any = None, prior: Mapping[Any, float] | None = None) -> Array:
         """Predict class probabilities, calibrated on held-out domains, for the class frequencies of the training data.
 
         Parameters
         ----------
         data, sample_domain
             As for `predict`.
+        prior : mapping of class to float, default=None
+            Known class frequencies of the new domain, for which the probabilities are then: see `with_prior`.
 
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
+        if prior is not None:
+            return self.with_prior(prior).predict_proba(data, sample_domain=sample_domain)
         prepared, domain = self._prepare(data, sample_domain)
         return self.table_model.ensemble.predict_proba(prepared, sample_domain=domain)
 
@@ -180,6 +186,66 @@ class Model:
         are_full = all(len(classes) == len(self.classes_) for classes in sets)
         ensemble.warn_full_sets(are_full, coverage)
         return sets
+
+    def with_prior(self, prior: Mapping[Any, float]) -> Model:
+        """Return the model for a domain whose class frequencies are known.
+
+        Its probabilities are p'(c | x), proportional to p(c | x) prior(c) / source(c), where source(c) is the frequency
+        of the class in the training rows. This is Bayes' rule if the distribution of the features within each class is
+        that of training.
+
+        Parameters
+        ----------
+        prior : mapping of class to float
+            Frequencies of the classes at the new domain. Classes that are not named share the rest as in training.
+
+        Returns
+        -------
+        model : Model
+            A model with the same members; this one is not changed.
+        """
+        from ._adapt import adjust_model_prior
+
+        return adjust_model_prior(self, prior)
+
+    def adapt(
+        self, data: Any, label: str | None = None, *, level: str = "auto", domain: str | None = None, source: Any = None
+    ) -> Model:
+        """Adapt the model to one new domain, of which some rows have labels.
+
+        Parameters
+        ----------
+        data : DataFrame, dict, list of dict, structured array, str or path
+            Rows of the new domain. Rows without a label serve transductive models only.
+        label : str, default=None
+            The column of the classes; None means the label column of the training table.
+        level : {"auto", "none", "offsets", "weights", "refit", "local"}, default="auto"
+            "none" keeps the model, "offsets" fits class offsets and a temperature, "weights" also updates the weights
+            of the members, "refit" fits the members again with the new domain among the source domains, and "local" is
+            a logistic regression of the new labels alone. "auto" selects the level with the largest gain that was
+            simulated on held-out domains for this number of labels, if it is unlikely to harm; see :ref:`adapt`.
+        domain : str, default=None
+            The column of the domain of `data`, to verify that it is new; None means the domain column of the training
+            table if `data` has it.
+        source : DataFrame, str or path, default=None
+            The training table, which "refit" needs.
+
+        Returns
+        -------
+        model : Model
+            The adapted model, to predict with and to save as any other. ``card["adaptation"]`` describes the level, the
+            reason, the number of labels and the original model.
+        """
+        from ._adapt import adapt_model
+
+        return adapt_model(self, data, label, level=level, domain=domain, source=source)
+
+    @property
+    def adaptation_plan(self) -> AdaptationPlan | None:
+        """Expected gain of each level of `adapt` against the number of labels; None for models of earlier versions."""
+        from ._adapt import get_adaptation_plan
+
+        return get_adaptation_plan(self)
 
     def explain(self, data: Any, rows: Any = None, *, sample_domain: Any = None) -> list[dict[str, Any]]:
         """Explain single predictions by the members of the ensemble and by the distance from the training rows.

@@ -1,6 +1,6 @@
 """Tables in files or in memory: reading, checks, and encoding as numbers."""
 
-from ._agreement import Agreement
+from ._agreement import Agreement, encode_class_labels
 from ._column_roles import Dates, TableOptions
 from ._errors import TableError, find_similar_column, format_count, format_unknown_column, translate_read_errors
 from ._files import (
@@ -45,6 +45,7 @@ __all__ += [
     "check_feature_magnitudes",
     "check_name_lengths",
     "choose_batch_size",
+    "encode_class_labels",
     "find_similar_column",
     "format_count",
     "format_unknown_column",
