@@ -22,6 +22,7 @@ from ._plan import (
     check_level,
     format_levels,
 )
+from ._row_selection import select_rows_to_label
 from ._simulation import (
     MAX_ROWS,
     MIN_TEST_ROWS,
@@ -61,6 +62,7 @@ __all__ = [
     "make_local_model",
     "mix_members",
     "score_gains",
+    "select_rows_to_label",
     "simulate_adaptation",
     "update_weights",
 ]

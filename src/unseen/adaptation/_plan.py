@@ -29,9 +29,9 @@ METRICS = ("log_loss", "accuracy")
 SIZES = (5, 10, 25, 50, 100, 200)  # numbers of labels of the simulation
 MIN_LABELS = SIZES[0]  # with fewer labels the model stays as it is
 MIN_DOMAINS = 2  # a gain over fewer domains has no interval
-CONFIDENCE = 0.9  # one-sided, of the bounds that a level must keep
+CONFIDENCE = 0.9  # one-sided, of the bounds that a level must respect
 PREDICTION_LEVEL = 0.9  # of the interval for the gain at one new domain
-# A level is accepted only if its mean gain exceeds minus these margins with the confidence above.
+# A level is eligible only if the lower bounds of its mean gains exceed minus these margins.
 MAX_LOG_LOSS_DECREASE = 0.01
 MAX_ACCURACY_DECREASE = 0.01
 
@@ -47,7 +47,7 @@ class Gain:
     low, high : float
         90% prediction interval for the gain at one new domain with one draw of labels.
     bound : float
-        Lower 90% confidence bound of the mean.
+        Lower bound of the mean gain that counts losses only: see `AdaptationPlan.choose`.
     n_domains : int
         Number of domains behind them.
     """
@@ -144,8 +144,10 @@ class AdaptationPlan:
     def choose(self, n_labels: int, available: Iterable[str]) -> Decision:
         """The level with the largest expected decrease of log loss among those that are unlikely to harm.
 
-        A level is eligible if the lower confidence bounds of its mean gains are above minus the margins, and its mean
-        gain in accuracy is not negative. A more demanding level is preferred to a simpler one if it is better by more
+        A level is eligible if the lower bounds of its mean gains in log loss and accuracy are above minus the margins.
+        The bound is the mean minus t (0.9, m - 1 degrees of freedom) times the root of sum min(gain, 0)^2 / (m (m -
+        1)). Gains are skewed: most domains gain little and some gain much, and these must not count as risk, as they
+        would with the standard deviation. A more demanding level is preferred to a simpler one if it is better by more
         than one standard error of the difference, paired by domain. Nothing here depends on the labels of the new
         domain except their number.
         """
@@ -162,7 +164,7 @@ class AdaptationPlan:
                 continue
             n_simulated += 1
             is_safe = log_loss.bound > -MAX_LOG_LOSS_DECREASE and accuracy.bound > -MAX_ACCURACY_DECREASE
-            if not is_safe or accuracy.mean < 0:
+            if not is_safe:
                 continue
             difference = interpolated[0] - best_gains
             difference = difference[np.isfinite(difference)]
@@ -302,9 +304,9 @@ def _summarize(values: Array, draw_variance: float) -> Gain:
     m = len(values)
     mean = float(values.mean())
     spread = float(values.var(ddof=1))
-    error = np.sqrt(spread / m)
+    downside = np.sqrt(np.sum(np.minimum(values, 0) ** 2) / (m * (m - 1)))
     width = stdtrit(m - 1, (1 + PREDICTION_LEVEL) / 2) * np.sqrt(spread * (1 + 1 / m) + draw_variance)
-    bound = mean - stdtrit(m - 1, CONFIDENCE) * error
+    bound = mean - stdtrit(m - 1, CONFIDENCE) * downside
     return Gain(mean, float(mean - width), float(mean + width), float(bound), m)
 
 
