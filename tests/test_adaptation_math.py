@@ -177,7 +177,7 @@ def test_the_interval_contains_the_gain_of_a_new_domain():
     """The 90% prediction interval covers at least 80% of new domains in a world whose domains are exchangeable."""
     inside = []
     for seed in range(30):
-        *sources, new = make_world(seed, 7, n=120, shift=0.7, n_members=1)
+        *sources, new = make_world(100 + seed, 7, n=120, shift=0.7, n_members=1, n_classes=3)
         sources = [replace(domain, members=None, weights=None) for domain in sources]
         plan = simulate_adaptation(sources)
         rows = np.random.default_rng(seed).permutation(120)[:25][None]

@@ -3,6 +3,8 @@
 Functions on arrays of probabilities and labels. `UnseenClassifier.adapt` and `Model.adapt` apply them to models.
 """
 
+from ._batch_log import append_batch, read_batches, summarize_history
+from ._control_charts import RUN_LENGTH, ControlChart, average_run_length, draw_control_chart, limit_multiplier
 from ._member_weights import update_weights
 from ._offsets import OffsetPrior, apply_offsets, fit_offsets, log_evidence, log_probabilities
 from ._plan import (
@@ -45,24 +47,32 @@ __all__ = [
     "MIN_TEST_ROWS",
     "OFFSETS",
     "REFIT",
+    "RUN_LENGTH",
     "SIZES",
     "WEIGHTS",
     "AdaptationPlan",
+    "ControlChart",
     "Decision",
     "Gain",
     "HeldOutDomain",
     "OffsetPrior",
     "adapt_probabilities",
+    "append_batch",
     "apply_offsets",
+    "average_run_length",
     "check_level",
+    "draw_control_chart",
     "fit_offsets",
     "format_levels",
+    "limit_multiplier",
     "log_evidence",
     "log_probabilities",
     "make_local_model",
     "mix_members",
+    "read_batches",
     "score_gains",
     "select_rows_to_label",
     "simulate_adaptation",
+    "summarize_history",
     "update_weights",
 ]

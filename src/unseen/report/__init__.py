@@ -7,14 +7,17 @@ matplotlib figure. This package imports no other package of unseen except ``util
 from ._figures import draw_comparison, draw_diagnosis, draw_heat_map, import_pyplot, write_cells
 from ._format import describe_columns, format_percent, rank_methods
 from ._render import render_comparison, render_diagnosis
+from ._site_figures import draw_adaptation_plan, draw_monitoring
 
 __all__ = ["render_comparison", "render_diagnosis"]
 # For the other packages of unseen; not part of the public API.
 __all__ += [
     "describe_columns",
+    "draw_adaptation_plan",
     "draw_comparison",
     "draw_diagnosis",
     "draw_heat_map",
+    "draw_monitoring",
     "format_percent",
     "import_pyplot",
     "rank_methods",
