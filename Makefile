@@ -40,8 +40,10 @@ types: $(call STAMP,types)
 bench: $(call STAMP,test)
 	$(BIN)/python -m benchmarks
 
-# Real data, one folder per data set below DATA; about half an hour. Stop it and run it again to continue.
+# Real data, one folder per data set below DATA; about an hour. Stop it and run it again to continue.
 study: $(call STAMP,test)
+	$(BIN)/python -m studies.tables --data $(DATA) --output studies/results/tables.jsonl --csv docs/results/tables.csv
+	$(BIN)/python -m studies.tables --data $(DATA) --arrays --output studies/results/tables.jsonl --csv docs/results/tables.csv
 	$(BIN)/python -m studies.ensembles --data $(DATA) --output studies/results/ensembles.jsonl --csv docs/results/ensembles.csv
 	$(BIN)/python -m studies.forecast --data $(DATA) --stores studies/results/forecasts
 

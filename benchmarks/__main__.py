@@ -10,6 +10,7 @@ SUITES = (
     "jobs",
     "projections",
     "selection",
+    "growth",
     "domains",
     "nystroem",
     "streaming",

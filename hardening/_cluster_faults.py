@@ -18,8 +18,8 @@ from ._jobs import METHODS, Job, columns
 
 PATIENCE = 3  # seconds without workers after which the scheduler gives up a computation; by default it waits
 SECONDS = 60  # in which a lost cluster should have been told of, on a machine that does other things as well
-FIT = ("fit", "parts", *columns("--method", "KFDA", "--feature-map", "nystroem", "-o", "m.unseen"))
-COMPARE = ("compare", "train.csv", *columns("--methods", METHODS, "--quick", "--store", "r.sqlite", "--json"))
+FIT = ("fit", "parts", *columns("--methods", "KFDA", "--feature-map", "nystroem", "-o", "m.unseen", "--overwrite"))
+COMPARE = ("compare", "train.csv", *columns("--methods", METHODS, "--quick", "--store", "r.sqlite", "--format", "json"))
 JOBS = (
     Job("compare", "compare", COMPARE, (), ("r.sqlite",)),
     Job("fit", "fit", FIT, ("m.unseen",)),

@@ -89,7 +89,7 @@ def final(job: Job, folder: Path, printed: str) -> dict[str, Rows]:
         found[name] = dict(lines)
     for name in job.keeps:
         found[name] = {key: value for key, (value, _) in kept_rows(folder / name).items()}
-    if "--json" in job.args:
+    if "json" in job.args:
         found["printed"] = {"": without_times(json.loads(printed))}
     return found
 

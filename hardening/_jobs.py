@@ -39,25 +39,27 @@ def columns(*more: str) -> tuple[str, ...]:
 
 STORED = ("r.sqlite",)
 FEATURES = ("c.sqlite",)
-NETWORK = ("--model", "net.onnx", "--batch", "4")
-STUDY = ("--methods", METHODS, "--quick", "--store", "r.sqlite", "--report", "r.html", "--json", "--jobs")
+MODEL = ("-o", "m.unseen", "--overwrite")
+NETWORK = ("--network", "net.onnx", "--batch-size", "4")
+STUDY = ("--methods", METHODS, "--quick", "--store", "r.sqlite", "--report", "r.html", "--format", "json", "--jobs")
 JOBS = (
     Job("compare", "compare", ("compare", "train.csv", *columns(*STUDY, "1")), ("r.html",), STORED),
     Job("compare in two processes", "compare", ("compare", "train.csv", *columns(*STUDY, "2")), ("r.html",), STORED, 6),
     Job("compare with an ensemble", "compare", ("compare", "train.csv", *columns("--methods", "KFDA,logistic,auto",
-        "--quick", "--store", "r.sqlite", "--report", "r.html", "--json", "--jobs", "1")), ("r.html",), STORED, 3),
-    Job("compare photographs", "compare", ("compare", "photos", "--model", "net.onnx", *STUDY, "1"), ("r.html",),
+        "--quick", "--store", "r.sqlite", "--report", "r.html", "--format", "json", "--jobs", "1")), ("r.html",),
+        STORED, 3),
+    Job("compare photographs", "compare", ("compare", "photos", "--network", "net.onnx", *STUDY, "1"), ("r.html",),
         (*STORED, "photos.unseen-features.sqlite"), 2),
-    Job("fit", "fit", ("fit", "train.csv", *columns("--method", "logistic", "-o", "m.unseen")), ("m.unseen",)),
+    Job("fit", "fit", ("fit", "train.csv", *columns("--methods", "logistic", *MODEL)), ("m.unseen",)),
     Job("fit a folder", "fit",
-        ("fit", "parts", *columns("--method", "KFDA", "--feature-map", "nystroem", "-o", "m.unseen")), ("m.unseen",)),
-    Job("fit in a cluster", "fit", ("fit", "parts", *columns("--method", "KFDA", "--feature-map", "nystroem",
-        "-o", "m.unseen", "--workers", "1")), ("m.unseen",), every=16),
+        ("fit", "parts", *columns("--methods", "KFDA", "--feature-map", "nystroem", *MODEL)), ("m.unseen",)),
+    Job("fit in a cluster", "fit", ("fit", "parts", *columns("--methods", "KFDA", "--feature-map", "nystroem",
+        *MODEL, "--workers", "1")), ("m.unseen",), every=16),
     Job("predict text", "predict", ("predict", "given.unseen", "new.csv", "-o", "p.csv", "--batch-size", "40"),
         ("p.csv",)),
     Job("predict Parquet", "predict", ("predict", "given.unseen", "new.csv", "-o", "p.parquet", "--batch-size", "40",
         "--keep", "all", "--domain", "site"), ("p.parquet",)),
-    Job("extract", "extract", ("extract", "photos", *NETWORK, "-o", "f.parquet", "--cache", "c.sqlite", "--jobs", "2"),
+    Job("extract", "extract", ("extract", "photos", *NETWORK, "-o", "f.parquet", "--store", "c.sqlite", "--jobs", "2"),
         ("f.parquet", "f.skipped.csv"), FEATURES),
 )  # fmt: skip
 
@@ -95,7 +97,7 @@ def make_home(home: Path, zygote: Zygote) -> None:
     (home / BROKEN).write_bytes((home / "photos/lima/flower/0.png").read_bytes()[:60])
     place = Place(home.with_name("making"))
     run = zygote.start(
-        place, ["fit", home / "train.csv", *columns("--method", "logistic", "-o", home / "given.unseen")]
+        place, ["fit", home / "train.csv", *columns("--methods", "logistic", "-o", home / "given.unseen")]
     )
     assert run.wait() == 0, run.err
 

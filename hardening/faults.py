@@ -29,8 +29,9 @@ DIAGNOSIS = Job("diagnose", "diagnose", ("diagnose", "train.csv", *columns(*DIAG
 PHOTOGRAPHS = next(job for job in JOBS if job.name == "compare photographs")
 WRITERS = (*(job for job in JOBS if job.every == 1), PHOTOGRAPHS, DIAGNOSIS)
 SMALL = ("compare", "train.csv", *columns("--methods", "1NN,logistic", "--quick", "--jobs", "1"))
-PAIR = Job("compare without a report", "compare", (*SMALL, "--store", "r.sqlite", "--json"), (), ("r.sqlite",))
-ELSEWHERE = ("-o", "../tmp/f.parquet", "--cache", "c.sqlite")
+ALONE = (*SMALL, "--store", "r.sqlite", "--format", "json")
+PAIR = Job("compare without a report", "compare", ALONE, (), ("r.sqlite",))
+ELSEWHERE = ("-o", "../tmp/f.parquet", "--store", "c.sqlite")
 KEEPERS = (PAIR, Job("extract to elsewhere", "extract", ("extract", "photos", *NETWORK, *ELSEWHERE), (), FEATURES))
 DISK = 40.0  # megabytes, of which all but some is filled
 TWICE, EXTRACTIONS = 50, 10  # pairs of runs that share a file

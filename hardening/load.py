@@ -48,7 +48,7 @@ def rows() -> Iterator[Row]:
         folder = Path(name)
         yield from wide_tables(folder)
         yield from many_rows(folder / "default", ROWS // 10)
-        yield from many_rows(folder / "CIDG", ROWS, "--method", "CIDG")
+        yield from many_rows(folder / "CIDG", ROWS, "--methods", "CIDG")
 
 
 def many_rows(folder: Path, n: int, *options: str) -> Iterator[Row]:

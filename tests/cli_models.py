@@ -38,7 +38,7 @@ def unseen(*args):
 
 
 def printed_json(*args):
-    result = CliRunner().invoke(APP, [*map(str, args), "--json"])
+    result = CliRunner().invoke(APP, [*map(str, args), "--format", "json"])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -65,8 +65,8 @@ def write_home(folder):
     for name in ("lima", "oslo"):
         new.filter(pl.col("site") == name).drop("site").write_csv(folder / "sites" / f"{name}.csv")
     table = load_table(folder / "train.csv", label="label", domain="site")
-    assert unseen("fit", folder / "train.csv", "--method", "logistic", "-o", folder / "plain.unseen")[0] == 0
-    assert unseen("fit", folder / "train.csv", "--method", "RBF SVM", "-o", folder / "svm.unseen")[0] == 0
+    assert unseen("fit", folder / "train.csv", "--methods", "logistic", "-o", folder / "plain.unseen")[0] == 0
+    assert unseen("fit", folder / "train.csv", "--methods", "RBF SVM", "-o", folder / "svm.unseen")[0] == 0
     source, target, centered = KFDA(ridge=1.0), CIDG(ridge=1.0, centering="target"), DomainCenterer()
     write(table, folder / "source.unseen", source)
     write(table, folder / "target.unseen", target)

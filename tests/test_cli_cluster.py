@@ -323,7 +323,7 @@ def unseen(*args):
 
 
 def printed(*args):
-    code, out, err = unseen(*args, "--json")
+    code, out, err = unseen(*args, "--format", "json")
     assert code == 0, err
     return json.loads(out)
 
@@ -344,7 +344,7 @@ def home(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
     frame(240, 0).write_csv(home / "train.csv")
     for method in ("logistic", "kfda"):
-        assert unseen("fit", home / "train.csv", "--method", method, "-o", home / f"{method}.unseen")[0] == 0
+        assert unseen("fit", home / "train.csv", "--methods", method, "-o", home / f"{method}.unseen")[0] == 0
     new = frame(400, 1, shift=0.7).with_columns(site=pl.col("site").replace("west", "lima"))
     new.write_csv(home / "new.csv")
     new.write_parquet(home / "new.parquet", row_group_size=70)
@@ -363,7 +363,7 @@ def home(tmp_path_factory):
     "table", [["new.csv"], ["new.parquet", "--domain", "site"], ["parts"], ["parts", "--domain", "site"], ["sites"]]
 )
 def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, monkeypatch, passes, table):
-    how = [home / "logistic.unseen"] if passes == 1 else [home / "kfda.unseen", "--center", "target"]
+    how = [home / "logistic.unseen"] if passes == 1 else [home / "kfda.unseen", "--centering", "target"]
     monkeypatch.setattr("unseen.models._new_data.VALUES_PER_PART", 120)  # pieces of 20 rows, and ranges of 20 to 40
     found = {}
     for where, options in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():

@@ -47,7 +47,7 @@ def unseen(*args):
 
 
 def test_a_table_gives_accuracies_a_verdict_and_a_report(hospitals):
-    code, out, err = unseen("compare", hospitals, "--repeats", 1, *FEW, "--report", "report.html")
+    code, out, err = unseen("compare", hospitals, "--transductive", "--repeats", 1, *FEW, "--report", "report.html")
     assert code == 0, err
     for word in ("CIDG*", "logistic", "north", "mean ± sd", "transductive", "points, 95% interval", "Use "):
         assert word in out
@@ -60,7 +60,7 @@ def test_a_table_gives_accuracies_a_verdict_and_a_report(hospitals):
 
 
 def test_json_is_what_the_report_shows(hospitals):
-    code, out, _ = unseen("compare", hospitals, *FEW, "--json", "--report", "report.html")
+    code, out, _ = unseen("compare", hospitals, *FEW, "--format", "json", "--report", "report.html")
     summary = json.loads(out)
     assert code == 0
     assert summary["data"]["classes"] == sorted(LABELS)
@@ -72,10 +72,10 @@ def test_json_is_what_the_report_shows(hospitals):
 
 
 def test_a_second_run_continues_from_the_first(hospitals, monkeypatch):
-    first = json.loads(unseen("compare", hospitals, *FEW, "--json")[1])
+    first = json.loads(unseen("compare", hospitals, *FEW, "--format", "json")[1])
     assert (hospitals.parent / "hospitals.unseen-results.sqlite").exists()
     monkeypatch.setattr("unseen.study._run.run_job", None)
-    second = json.loads(unseen("compare", hospitals, *FEW, "--json")[1])
+    second = json.loads(unseen("compare", hospitals, *FEW, "--format", "json")[1])
     assert second["methods"] == first["methods"]
 
 
@@ -97,7 +97,7 @@ def test_interrupted_it_says_how_to_continue(hospitals, monkeypatch):
 
     monkeypatch.setattr("unseen.study._compare.all_results", stop)
     code, _, err = unseen("compare", hospitals, *FEW)
-    assert code == 1
+    assert code == 130
     assert "hospitals.unseen-results.sqlite. Run the same command again to continue" in err
 
 
@@ -105,7 +105,7 @@ def test_diagnose_speaks_in_words_and_in_json(hospitals):
     code, out, err = unseen("diagnose", hospitals, "--permutations", 99)
     assert code == 0, err
     assert "P(X|Y)" in out
-    code, out, _ = unseen("diagnose", hospitals, "--permutations", 99, "--json", "--report", "shift.html")
+    code, out, _ = unseen("diagnose", hospitals, "--permutations", 99, "--format", "json", "--report", "shift.html")
     summary = json.loads(out)
     assert {test["key"] for test in summary["tests"]} == {"label", "covariate", "conditional", "prior_normalized"}
     assert summary["domains"] == sorted(SITES) or summary["domains"] == SITES
@@ -113,7 +113,9 @@ def test_diagnose_speaks_in_words_and_in_json(hospitals):
 
 
 def test_the_tests_of_features_use_as_many_samples_as_asked(hospitals):
-    summary = json.loads(unseen("diagnose", hospitals, "--permutations", 19, "--max-per-domain", 5, "--json")[1])
+    summary = json.loads(
+        unseen("diagnose", hospitals, "--permutations", 19, "--max-per-domain", 5, "--format", "json")[1]
+    )
     assert summary["n_used"] == 15
     assert summary["n_samples"] == len(Y)  # P(Y) is a matter of counting
 
@@ -135,16 +137,16 @@ def test_direction_marks_are_shown_escaped(tmp_path, monkeypatch):
     _, out, err = unseen("compare", "e\u202ecil.csv", *FEW)
     assert r"site\u202e1\u2067" in out
     assert r"e\u202ecil.unseen-results.sqlite" in err
-    _, as_json, _ = unseen("compare", "e\u202ecil.csv", *FEW, "--json")
+    _, as_json, _ = unseen("compare", "e\u202ecil.csv", *FEW, "--format", "json")
     assert json.loads(as_json)["domains"] == [f"site\u202e{c}\u2067" for c in range(3)]  # escaped, not altered
     told = unseen("diagnose", "e\u202ecil.csv", "--permutations", 19)[1]
     assert not {"\u202e", "\u2067"} & set(out + err + as_json + told)
 
 
 def test_a_table_printed_on_a_terminal_has_no_direction_marks_and_in_a_pipe_is_exact(monkeypatch, capsys):
-    write_text("site\u202e", None)
+    write_text("site\u202e")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    write_text("site\u202e", None)
+    write_text("site\u202e")
     assert capsys.readouterr().out == "site\u202esite\\u202e"
 
 
@@ -196,7 +198,7 @@ BAD = {
     "no repeats": (["compare", "hospitals.csv", "--repeats", "0"], "--repeats"),
     "selection": (["compare", "hospitals.csv", "--selection", "hope"], "--selection"),
     "scale": (["compare", "hospitals.csv", "--scale", "huge"], "--scale"),
-    "center": (["compare", "hospitals.csv", "--center", "moon"], "--center"),
+    "grid": (["compare", "hospitals.csv", "--grid", "moon"], "--grid"),
     "one per domain": (["compare", "hospitals.csv", "--max-per-domain", "1"], "--max-per-domain"),
     "seed": (["compare", "hospitals.csv", "--seed", "-1"], "--seed"),
     "store that is none": (["compare", "hospitals.csv", "--store", "hospitals.csv"], "not a results file"),
@@ -251,7 +253,7 @@ def test_the_order_of_rows_and_columns_changes_nothing_but_the_draws(hospitals, 
     order = np.random.default_rng(seed).permutation(len(rows[0]))
     with open("shuffled.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([[row[i] for i in order] for row in rows])
-    options = ("--permutations", 19, "--json")
+    options = ("--permutations", 19, "--format", "json")
     one, two = (json.loads(unseen("diagnose", name, *options)[1]) for name in (hospitals, "shuffled.csv"))
     assert one["counts"] == two["counts"]
     assert one["tests"][0]["p_value"] == two["tests"][0]["p_value"]
@@ -265,7 +267,7 @@ def test_a_process_that_dies_is_explained(hospitals, monkeypatch):
 
     monkeypatch.setattr("unseen.study._compare.all_results", die)
     code, _, err = unseen("compare", hospitals, *FEW)
-    assert code == 1
+    assert code == 130
     assert "A process died" in err
     assert "Run the same command again to continue" in err
 
@@ -311,7 +313,7 @@ def test_rows_of_a_patient_are_compared_together(tmp_path, monkeypatch, selectio
     visits = enumerate(zip(X, Y, CODES, strict=True))
     rows = [f"{'abc'[c]},{c}-{i // 2 % 5},{x[0]},{x[1]},{'pq'[y % 2]}" for i, (x, y, c) in visits]
     (tmp_path / "visits.csv").write_text("\n".join(["site,patient,u,v,label", *rows]))
-    asked = ("compare", "visits.csv", *FEW, "--selection", selection, "--json")
+    asked = ("compare", "visits.csv", *FEW, "--selection", selection, "--format", "json")
     code, out, err = unseen(*asked, "--group", "patient")
     assert code == 0, err
     together = json.loads(out)

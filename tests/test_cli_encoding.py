@@ -40,7 +40,7 @@ def unseen(folder, encoding, *args, stdout=subprocess.PIPE):
 
 
 COLUMNS = ("--label", "label", "--domain", "site")
-FIT = ("fit", "train.csv", *COLUMNS, "--method", "logistic", "--columns")
+FIT = ("fit", "train.csv", *COLUMNS, "--methods", "logistic", "--columns")
 COMPARE = ("compare", "train.csv", *COLUMNS, "--methods", "1NN,logistic", "--quick", "--jobs", "1", "--columns")
 COMMANDS = {
     "fit": (*FIT, "-o", "made.unseen"),
@@ -65,7 +65,7 @@ def test_characters_that_cannot_be_encoded_are_replaced(home, command, encoding)
 
 
 def test_nothing_is_lost_in_json(home):
-    done = unseen(home, "ascii", "show", "given.unseen", "--json")
+    done = unseen(home, "ascii", "show", "given.unseen", "--format", "json")
     assert set(json.loads(done.stdout.decode("ascii"))["data"]["domains"]) == set(SITES)
 
 

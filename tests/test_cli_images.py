@@ -44,8 +44,8 @@ def photos(folder, layout="{domain}/{label}/{i}.png", domains=("bonn", "leeds", 
 def test_extract_writes_a_table_and_lists_what_it_skipped(here):
     folder = photos(here / "photos")
     (folder / "bonn" / "cat" / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    asked = ["extract", folder, "-o", "features.parquet", "--model", "tiny.onnx", "--output-name", "fc6"]
-    own = ["--resize", "9x9", "--crop", "8", "--mean", "1,2,3", "--std", "2", "--scale", "1", "--channels", "bgr"]
+    asked = ["extract", folder, "-o", "features.parquet", "--network", "tiny.onnx", "--output-name", "fc6"]
+    own = ["--resize", "9x9", "--crop", "8", "--mean", "1,2,3", "--std", "2", "--white", "1", "--channels", "bgr"]
     code, said = run_command(app, *asked, *own)
     assert code == 0, said
     assert "24 images of 3 domains and 2 classes, tensor 'fc6' of tiny.onnx" in said
@@ -67,7 +67,7 @@ def test_extract_writes_a_table_and_lists_what_it_skipped(here):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--model", "none.onnx"], "The file 'none.onnx' does not exist"),
+        (["--network", "none.onnx"], "The file 'none.onnx' does not exist"),
         (["--output-name", "fc8"], "no tensor 'fc8'. Did you mean 'fc6'?"),
         (["--resize", "big"], "--resize must be a number of pixels"),
         (["--mean", "a,b"], "--mean must be one number, or three, comma-separated; got 'a,b'"),
@@ -77,7 +77,7 @@ def test_extract_writes_a_table_and_lists_what_it_skipped(here):
     ],
 )
 def test_extract_says_what_is_wrong_before_it_reads(here, options, said):
-    given = {"-o": "features.parquet", "--model": "tiny.onnx"} | dict([options])
+    given = {"-o": "features.parquet", "--network": "tiny.onnx"} | dict([options])
     code, text = run_command(
         app, "extract", photos(here / "photos", n=1), *(part for pair in given.items() for part in pair)
     )
@@ -93,8 +93,8 @@ def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
     folder = photos(here / "photos")
     odd = folder / "leeds" / "cat" / "odd.png"
     Image.new("RGB", (30, 20), COLORS["dog"]).save(odd)  # a cat that looks like a dog
-    asked = ["compare", folder, "--model", "tiny.onnx", "--methods", METHODS, "--quick", "--jobs", "1"]
-    code, said = run_command(app, *asked, "--report", "report.html", "--json")
+    asked = ["compare", folder, "--network", "tiny.onnx", "--methods", METHODS, "--quick", "--jobs", "1"]
+    code, said = run_command(app, *asked, "--report", "report.html", "--format", "json")
     assert code == 0, said
     assert "The features are 'out' of tiny.onnx, sha256" in said
     page = (here / "report.html").read_text()
@@ -121,10 +121,10 @@ def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["photos"], "need an ONNX network to extract features (unseen.images.extract, or --model)"),
-        (["--model", "tiny.onnx"], "Missing argument 'DATA'"),
-        (["photos", "--model", "tiny.onnx", "--label", "cat"], "apply to tables, not to photographs"),
-        (["photos", "--output-name", "fc6"], "--output-name cannot be used without --model"),
+        (["photos"], "need an ONNX network to extract features (unseen.images.extract, or --network)"),
+        (["--network", "tiny.onnx"], "Missing argument 'DATA'"),
+        (["photos", "--network", "tiny.onnx", "--label", "cat"], "apply to tables, not to photographs"),
+        (["photos", "--output-name", "fc6"], "--output-name cannot be used without --network"),
     ],
 )
 def test_compare_says_what_photographs_need(here, options, said):
@@ -149,7 +149,7 @@ def test_the_tables_of_the_paper_are_made_from_photographs_of_vlcs(here, layout)
         classes = dict(enumerate(KINDS.values()))
         photos(here / "VLCS", "{domain}/train/{label}/{i}.jpg", domains, classes, n=1)  # all of it is in full as well
     folder = photos(here / "VLCS", where, domains, classes, n=3)
-    code, said = run_command(app, "reproduce", "vlcs", "--photos", folder, "--model", "tiny.onnx", *QUICK)
+    code, said = run_command(app, "reproduce", "vlcs", "--photos", folder, "--network", "tiny.onnx", *QUICK)
     assert code == 0, said
     assert all(f"-> {initial}" in said for initial in "VLCS")
     assert ("60 of 80 are used, those in 'full'" in said) == (layout == "Dassl")
@@ -157,16 +157,16 @@ def test_the_tables_of_the_paper_are_made_from_photographs_of_vlcs(here, layout)
 
 def test_photographs_that_are_not_vlcs_are_told(here):
     folder = photos(here / "photos", n=1)
-    code, said = run_command(app, "reproduce", "vlcs", "--photos", folder, "--model", "tiny.onnx", *QUICK)
+    code, said = run_command(app, "reproduce", "vlcs", "--photos", folder, "--network", "tiny.onnx", *QUICK)
     assert code == 2
     assert "bonn is not recognized" in said
     assert "the labels must be 1 to 5" in said
-    code, said = run_command(app, "reproduce", "office-caltech", "--photos", folder, "--model", "tiny.onnx", *QUICK)
+    code, said = run_command(app, "reproduce", "office-caltech", "--photos", folder, "--network", "tiny.onnx", *QUICK)
     assert code == 2
     assert "bonn is not one of amazon, webcam, dslr, caltech10" in said
     assert "it has 2 classes, not 10" in said
     code, said = run_command(app, "reproduce", "vlcs", "--photos", folder, *QUICK)
-    assert (code, "--photos and --model must be used together" in said) == (2, True)
+    assert (code, "--photos and --network must be used together" in said) == (2, True)
     assert run_command(app, "reproduce", "vlcs", *QUICK)[0] == 2
 
 
@@ -176,7 +176,7 @@ SHARED = Path(__file__).parents[2] / "shared" / "data"
 @pytest.mark.skipif(not (SHARED / "models").is_dir(), reason="the photographs are not at hand")
 def test_the_tables_of_the_paper_are_made_from_the_photographs_of_office_caltech(here):
     folder, network = SHARED / "office_caltech_photos", SHARED / "models" / "efficientnet-lite0.onnx"
-    asked = ["reproduce", "office-caltech", "--photos", folder, "--model", network, "--preset", "tf-lite"]
+    asked = ["reproduce", "office-caltech", "--photos", folder, "--network", network, "--preset", "tf-lite"]
     code, said = run_command(app, *asked, *QUICK)
     assert code == 0, said
     assert "amazon,webcam,dslr -> caltech10" in said

@@ -31,13 +31,13 @@ def test_help_has_an_example(command):
 
 
 def test_a_method_that_there_is_not_is_refused_with_those_that_there_are(home, tmp_path):
-    code, text = unseen("fit", home / "train.csv", "--method", "magic", "-o", tmp_path / "m.unseen")
+    code, text = unseen("fit", home / "train.csv", "--methods", "magic", "-o", tmp_path / "m.unseen")
     assert code == 2
     assert f"no method 'magic'; there are {', '.join(METHODS)}" in " ".join(text.split())
 
 
 def test_fit_says_what_it_chose_and_how_each_domain_did(home, tmp_path):
-    code, text = unseen("fit", home / "train.csv", "--method", "logistic", "-o", tmp_path / "deep" / "m.unseen")
+    code, text = unseen("fit", home / "train.csv", "--methods", "logistic", "-o", tmp_path / "deep" / "m.unseen")
     assert code == 0
     for part in (
         "train",
@@ -58,7 +58,7 @@ def test_fit_says_what_it_chose_and_how_each_domain_did(home, tmp_path):
 def test_the_card_of_fit_is_what_show_shows(home, tmp_path):
     path = tmp_path / "m.unseen"
     facts = printed_json(
-        "fit", home / "train.csv", "--method", "undo-bias", "--seed", 3, "--balance", "domains", "-o", path
+        "fit", home / "train.csv", "--methods", "undo-bias", "--seed", 3, "--balance", "domains", "-o", path
     )
     shown = printed_json("show", path)
     assert {key: shown[key] for key in facts} == facts
@@ -88,12 +88,12 @@ def test_auto_is_inductive_unless_transductive_models_are_allowed(home, tmp_path
     facts = printed_json("fit", home / "train.csv", "-o", tmp_path / "m.unseen")
     assert {row["kind"] for row in facts["leaderboard"]} == {"plain"}
     assert sum(row["is_selected"] for row in facts["leaderboard"]) == 1
-    free = printed_json("fit", home / "train.csv", "--transductive", "-o", tmp_path / "m.unseen")
+    free = printed_json("fit", home / "train.csv", "--transductive", "-o", tmp_path / "m.unseen", "--overwrite")
     assert {row["kind"] for row in free["leaderboard"]} == {"plain", "transductive"}
 
 
 def test_a_transductive_method_must_be_allowed(home, tmp_path):
-    command = ("fit", home / "train.csv", "--method", "centered logistic", "-o", tmp_path / "m.unseen")
+    command = ("fit", home / "train.csv", "--methods", "centered logistic", "-o", tmp_path / "m.unseen")
     code, text = unseen(*command)
     assert code == 2
     assert "The method 'centered logistic' is transductive" in text
@@ -105,7 +105,7 @@ def test_a_transductive_method_must_be_allowed(home, tmp_path):
 def test_columns_of_codes_are_declared_categories(home, tmp_path):
     train = pl.read_csv(home / "train.csv").with_columns(ward_id=pl.int_range(72) % 7)
     train.write_csv(tmp_path / "train.csv")
-    command = ["fit", tmp_path / "train.csv", "--method", "1nn", "-o", tmp_path / "m.unseen"]
+    command = ["fit", tmp_path / "train.csv", "--methods", "1nn", "-o", tmp_path / "m.unseen", "--overwrite"]
     text = unseen(*command)[1]
     assert "Note: 'ward_id' is named like a code, and its 7 distinct integers are used as numbers" in text
     assert "Declare it with --categories if they are codes." in text
@@ -119,7 +119,7 @@ def test_labels_of_any_kind_survive(tmp_path):
     """Through training, the model file, and a CSV file that two readers agree on."""
     table = pl.concat([frame(4 * len(NASTY), site, i, NASTY) for i, site in enumerate(SITES)])
     table.write_parquet(tmp_path / "train.parquet")
-    assert unseen("fit", tmp_path / "train.parquet", "--method", "1nn", "-o", tmp_path / "m.unseen")[0] == 0
+    assert unseen("fit", tmp_path / "train.parquet", "--methods", "1nn", "-o", tmp_path / "m.unseen")[0] == 0
     output = tmp_path / "out.csv"
     code, text = unseen("predict", tmp_path / "m.unseen", tmp_path / "train.parquet", "-o", output)
     assert code == 0
@@ -147,7 +147,7 @@ def test_names_of_domains_that_look_like_formulas_are_told(home, tmp_path):
 def test_whole_numbers_stay_whole_numbers(tmp_path):
     table = pl.concat([frame(12, site, i, (-1, 7)) for i, site in enumerate(SITES)])
     table.write_parquet(tmp_path / "train.parquet")
-    assert unseen("fit", tmp_path / "train.parquet", "--method", "1nn", "-o", tmp_path / "m.unseen")[0] == 0
+    assert unseen("fit", tmp_path / "train.parquet", "--methods", "1nn", "-o", tmp_path / "m.unseen")[0] == 0
     code, text = unseen("predict", tmp_path / "m.unseen", tmp_path / "train.parquet", "-o", tmp_path / "o.parquet")
     assert code == 0
     assert "formula" not in text
@@ -158,7 +158,7 @@ def test_whole_numbers_stay_whole_numbers(tmp_path):
 
 def test_scores_are_said_to_be_too_good_only_where_something_was_chosen_on_them(home, tmp_path):
     said = "The settings were selected on these domains"
-    text = unseen("fit", home / "train.csv", "--method", "1nn", "-o", tmp_path / "m.unseen")[1]
+    text = unseen("fit", home / "train.csv", "--methods", "1nn", "-o", tmp_path / "m.unseen")[1]
     assert said not in text
     assert said not in unseen("show", tmp_path / "m.unseen")[1]
     assert said in unseen("show", home / "plain.unseen")[1]
@@ -168,7 +168,7 @@ def test_columns_with_commas_may_be_named_in_quotes(home, tmp_path):
     renamed = pl.read_csv(home / "train.csv").rename({"x0": "a, b", "x1": 'c"d'})
     renamed.write_csv(tmp_path / "t.csv")
     for option, features in (("--features", ["a, b", 'c"d']), ("--drop", ["x2", "sex"])):
-        options = ["--method", "1nn", "-o", tmp_path / "m.unseen", option, '"a, b", c"d']
+        options = ["--methods", "1nn", "-o", tmp_path / "m.unseen", "--overwrite", option, '"a, b", c"d']
         facts = printed_json("fit", tmp_path / "t.csv", *options)
         assert [column["name"] for column in facts["schema"]["columns"]] == features
     assert "in quotes" in unseen("fit", "--help")[1]
@@ -177,12 +177,12 @@ def test_columns_with_commas_may_be_named_in_quotes(home, tmp_path):
 def test_rows_without_a_label_are_left_out_of_a_fit(home, tmp_path):
     labels = pl.when(pl.int_range(72) % 6 == 1).then(pl.lit("unknown")).otherwise("label")
     pl.read_csv(home / "train.csv").with_columns(label=labels).write_csv(tmp_path / "t.csv")
-    options = ["--method", "1nn", "-o", tmp_path / "m.unseen", "--unlabeled", "unknown"]
+    options = ["--methods", "1nn", "-o", tmp_path / "m.unseen", "--overwrite", "--unlabeled", "unknown"]
     code, text = unseen("fit", tmp_path / "t.csv", *options)
     assert code == 0
     assert "Note: Left out 12 rows of 72 with the label 'unknown'." in text
     assert read_card(tmp_path / "m.unseen")["data"]["rows"] == 60
-    landmarks = ["--feature-map", "nystroem", "--method", "kfda", "--components", "10"]
+    landmarks = ["--feature-map", "nystroem", "--methods", "kfda", "--landmarks", "10"]
     assert unseen("fit", tmp_path / "t.csv", *options, *landmarks)[0] == 0
     assert read_card(tmp_path / "m.unseen")["stream"]["projection_rows"] == 60
 
@@ -196,7 +196,7 @@ def test_compare_and_diagnose_leave_out_the_unlabeled_too(home, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     labels = pl.when(pl.int_range(72) % 6 == 1).then(None).otherwise("label")
     pl.read_csv(home / "train.csv").with_columns(label=labels).write_csv(tmp_path / "t.csv")
-    result = CliRunner().invoke(app, [*command, "t.csv", "--unlabeled", "NA", "--json"])
+    result = CliRunner().invoke(app, [*command, "t.csv", "--unlabeled", "NA", "--format", "json"])
     assert result.exit_code == 0, result.output
     assert "Left out 12 rows of 72 without a label." in " ".join(result.stderr.split())
     assert CliRunner().invoke(app, [*command, "t.csv"]).exit_code == 2
@@ -209,6 +209,6 @@ def test_a_real_folder_with_unlabeled_cells_can_be_diagnosed():
     if not folder.is_dir():
         pytest.skip("the real data gvhd is not beside the project")
     few = ["--permutations", "19", "--max-per-domain", "100"]
-    result = CliRunner().invoke(app, ["diagnose", str(folder), "--unlabeled", "0", *few, "--json"])
+    result = CliRunner().invoke(app, ["diagnose", str(folder), "--unlabeled", "0", *few, "--format", "json"])
     assert result.exit_code == 0, result.output
     assert "0" not in {str(name) for name in json.loads(result.stdout)["classes"]}

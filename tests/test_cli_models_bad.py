@@ -65,8 +65,8 @@ def test_a_run_that_ends_midway_leaves_no_file_under_the_final_name(home, tmp_pa
     _, stderr = process.communicate(timeout=60)
     assert not output.exists()
     if how == signal.SIGINT:
-        assert process.returncode == 1, stderr
-        assert b"Stopped. Nothing was written." in stderr
+        assert process.returncode == 130, stderr
+        assert b"Interrupted. Nothing was written." in stderr
     elif how == signal.SIGKILL:
         assert process.returncode == -how
     else:
@@ -107,9 +107,9 @@ def test_a_transductive_model_refuses_a_new_domain_of_few_rows(home, tmp_path, m
 def test_centering_few_rows_of_a_new_domain_on_themselves_is_refused(home, tmp_path):
     pl.read_parquet(home / "new.parquet").head(9).write_csv(tmp_path / "few.csv")
     command = ["predict", home / "source.unseen", tmp_path / "few.csv", "-o", tmp_path / "o.csv"]
-    code, text = unseen(*command, "--center", "target")
+    code, text = unseen(*command, "--centering", "target")
     assert code == 2
-    assert "Predict a table with at least 10 rows of each new domain, omit --center target or name a" in text
+    assert "Predict a table with at least 10 rows of each new domain, omit --centering target or name a" in text
     assert unseen(*command)[0] == 0
 
 
@@ -133,12 +133,12 @@ BAD = {
         "lists.parquet cannot be used: - it cannot be",
     ),
     "fit on nothing": ("fit none.csv -o m.unseen", "does not exist"),
-    "unknown method": ("fit train.csv --method magic -o m.unseen", "no method 'magic'; there are"),
+    "unknown method": ("fit train.csv --methods magic -o m.unseen", "no method 'magic'; there are"),
     "unknown scale": ("fit train.csv --scale big -o m.unseen", "'big' is not one of"),
     "unknown label": ("fit train.csv --label lable -o m.unseen", "did you mean 'label'?"),
     "unknown feature": ("fit train.csv --features x0,y9 -o m.unseen", "'y9'"),
     "one row of each": ("fit train.csv --max-per-domain 1 -o m.unseen", "Invalid value for '--max-per-domain'"),
-    "levels for l2": ("fit train.csv --scale l2 --method 1nn -o m.unseen", "'sex' hold levels"),
+    "levels for l2": ("fit train.csv --scale l2 --methods 1nn -o m.unseen", "'sex' hold levels"),
     "predict without output": ("predict plain.unseen new.csv", "Missing option '--output'"),
     "no model": ("predict none.unseen new.csv -o o.csv", "No such file or directory"),
     "a table for a model": (
@@ -149,8 +149,8 @@ BAD = {
     "wrong ending": ("predict plain.unseen new.csv -o o.xlsx", "o.xlsx should end in .csv or .parquet"),
     "over its own input": ("predict plain.unseen new.csv -o ./new.csv", "would replace an input file"),
     "onto a folder": ("predict plain.unseen new.csv -o folder.csv", "is a folder. Pass the name of a file"),
-    "no center to move": ("predict plain.unseen new.csv -o o.csv --center target", "this model has none"),
-    "unknown center": ("predict plain.unseen new.csv -o o.csv --center moon", "'moon' is not one of"),
+    "no center to move": ("predict plain.unseen new.csv -o o.csv --centering target", "this model has none"),
+    "unknown center": ("predict plain.unseen new.csv -o o.csv --centering moon", "'moon' is not one of"),
     "unknown domain": ("predict plain.unseen new.csv -o o.csv --domain sight", "did you mean 'site'?"),
     "missing domains": ("predict target.unseen gaps.csv -o o.csv --domain site", "first for row 41"),
     "missing columns": ("predict plain.unseen few.csv -o o.csv", "no column 'sex': the columns are 'x0', 'x1'"),
@@ -254,7 +254,7 @@ def test_no_escape_sequence_of_a_card_reaches_the_terminal(home, tmp_path):
     fitted = load_model(home / "plain.unseen")
     facts = fitted.card
     save_model(fitted.estimator, tmp_path / "evil.unseen", evil(facts, keys_of(facts) - set(SITES)))
-    for options in ([], ["--json"]):
+    for options in ([], ["--format", "json"]):
         result = CliRunner().invoke(APP, ["show", str(tmp_path / "evil.unseen"), *options])
         assert result.exit_code == 0
         assert "red" in result.output
@@ -275,7 +275,7 @@ def test_no_escape_sequence_of_a_table_reaches_the_terminal(home, tmp_path):
         "-o",
         tmp_path / "o.csv",
     ]
-    for options in ([], ["--json"]):
+    for options in ([], ["--format", "json"]):
         result = CliRunner().invoke(APP, [*map(str, command), *options])
         assert result.exit_code == 0
         assert "oslo" in result.output

@@ -75,7 +75,9 @@ def run(*args):
 def test_classifiers_from_a_file_are_compared_beside_the_others(folder):
     """In two processes, which know nothing of the file."""
     places = [part for name in ("Bayes", "shy", "tuned", "method") for part in ("--with", f"models.py:{name}")]
-    code, out, err = run("compare", *TABLE, "--methods", "shy,logistic", "--quick", "-j", 2, "--json", *places)
+    code, out, err = run(
+        "compare", *TABLE, "--methods", "shy,logistic", "--quick", "-j", 2, "--format", "json", *places
+    )
     assert code == 0, err
     found = {method["name"]: method for method in json.loads(out)["methods"]}
     assert set(found) == {"Bayes", "shy", "logistic", "tuned one", "by hand"}
@@ -83,7 +85,9 @@ def test_classifiers_from_a_file_are_compared_beside_the_others(folder):
 
 
 def test_one_of_ones_own_is_fitted_kept_and_asked(folder):
-    code, out, err = run("fit", *TABLE, "--method", "tuned one", "--with", "models:tuned", "-o", "m.unseen", "--json")
+    code, out, err = run(
+        "fit", *TABLE, "--methods", "tuned one", "--with", "models:tuned", "-o", "m.unseen", "--format", "json"
+    )
     assert code == 0, err
     card = json.loads(out)
     assert (card["model"], card["method"]) == ("tuned one", "tuned one")
@@ -96,7 +100,7 @@ def test_one_of_ones_own_is_fitted_kept_and_asked(folder):
 def test_what_a_model_file_cannot_hold_is_refused_before_the_work(folder, monkeypatch):
     monkeypatch.setattr("unseen.models.fit_table", None)
     for asked in (["Bayes", "--with", "models.py:Bayes"], ["auto", "--with", "models.py:Bayes"]):
-        code, _, err = run("fit", *TABLE, "-o", "m.unseen", "--method", *asked)
+        code, _, err = run("fit", *TABLE, "-o", "m.unseen", "--methods", *asked)
         assert code == 2
         assert "This model cannot be stored" in err
         assert "joblib.dump" in err
@@ -121,7 +125,7 @@ def test_what_cannot_be_had_is_told(folder, place, message):
 
 
 @pytest.mark.parametrize(
-    "command", [("compare", "--methods"), ("fit", "--method"), ("reproduce", "folder", "--methods")]
+    "command", [("compare", "--methods"), ("fit", "--methods"), ("reproduce", "folder", "--methods")]
 )
 def test_help_lists_every_method_with_what_it_is(command):
     code, out, err = run(*command, "help")

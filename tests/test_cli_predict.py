@@ -69,7 +69,7 @@ def test_a_model_centered_on_the_sources_may_be_centered_on_the_target(home, tmp
     command = ["predict", home / "source.unseen", home / "new.parquet", "-o", output, "--domain", "site"]
     assert not printed_json(*command)["transductive"]
     before = probabilities(predictions(output))
-    assert printed_json(*command, "--center", "target", "--batch-size", 4)["transductive"]
+    assert printed_json(*command, "--centering", "target", "--batch-size", 4)["transductive"]
     fitted = load_model(home / "source.unseen").estimator
     fitted.ensemble.members_[0][0].set_params(centering="target")
     X, domain = encoded(home)
@@ -117,13 +117,13 @@ def test_neighbors_are_looked_for_among_rows_that_are_read_together(home, tmp_pa
 def test_sets_are_a_column_of_labels_with_the_likeliest_first(home, tmp_path, model, size):
     output = tmp_path / "o.csv"
     command = ["predict", home / f"{model}.unseen", home / "new.csv", "-o", output, "--batch-size", size]
-    facts, found = printed_json(*command, "--sets", 0.7), predictions(output)
+    facts, found = printed_json(*command, "--coverage", 0.7), predictions(output)
     assert found.columns == ["label", "set", "p(ill)", "p(well)"]
     sets = load_model(home / f"{model}.unseen").predict_set(home / "new.csv", 0.7)
     assert found["set"].to_list() == [" | ".join(own.tolist()) for own in sets]
     assert found["label"].to_list() == [own[0] for own in sets]
     assert facts["sets"] == {"coverage": 0.7, "classes": np.mean([len(own) for own in sets]), "note": ""}
-    assert "for a coverage of 70%" in unseen(*command, "--sets", 0.7)[1]
+    assert "for a coverage of 70%" in unseen(*command, "--coverage", 0.7)[1]
     assert printed_json(*command)["sets"] is None
 
 
@@ -133,7 +133,15 @@ def test_sets_that_cannot_be_promised_are_refused_before_anything_is_read(home, 
     for ask in (model.predict_set, lambda data, c: model.predict_table(data, sets=c)):
         with pytest.raises(ValueError, match=reason):
             ask(tmp_path / "none.csv", coverage)
-    command = ["predict", home / "plain.unseen", tmp_path / "none.csv", "-o", tmp_path / "o.csv", "--sets", coverage]
+    command = [
+        "predict",
+        home / "plain.unseen",
+        tmp_path / "none.csv",
+        "-o",
+        tmp_path / "o.csv",
+        "--coverage",
+        coverage,
+    ]
     code, text = unseen(*command)
     assert code == 2
     assert reason in text
@@ -224,7 +232,7 @@ def test_columns_that_are_missing_here_but_not_in_training_are_named(home, tmp_p
 def test_what_was_missing_in_training_as_well_is_no_news(home, tmp_path):
     train = pl.read_csv(home / "train.csv").with_columns(x1=pl.when(pl.int_range(72) % 3 == 0).then("x1"))
     train.write_csv(tmp_path / "train.csv")
-    assert unseen("fit", tmp_path / "train.csv", "--method", "1nn", "-o", tmp_path / "m.unseen")[0] == 0
+    assert unseen("fit", tmp_path / "train.csv", "--methods", "1nn", "-o", tmp_path / "m.unseen")[0] == 0
     missing = read_card(tmp_path / "m.unseen")["data"]["missing"]
     assert missing["x1"] == pytest.approx(2 / 3, abs=0.05)
     assert "sex" not in missing

@@ -190,7 +190,7 @@ def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):
 @pytest.mark.parametrize("flag", [[], ["--no-download"]], ids=["unreachable", "not asked"])
 @pytest.mark.parametrize("features", ["decaf6", "surf"])
 def test_office_caltech_without_its_files_says_which_are_missing(tmp_path, flag, features):
-    code, text = unseen("reproduce", "office-caltech", "--features", features, "--data-home", tmp_path, *flag)
+    code, text = unseen("reproduce", "office-caltech", "--feature-set", features, "--data-home", tmp_path, *flag)
     assert code == (2 if flag else 1)
     for file, _ in _office_caltech.PUBLISHED_FILES[features].values():
         assert file in text
@@ -220,13 +220,13 @@ MISTAKES = {
         "notes.txt is not a results file",
     ),
     "not VLCS": (["reproduce", "vlcs", "hospitals"], "does not hold VLCS"),
-    "unknown features": (["reproduce", "office-caltech", "--features", "sift"], "features must be one of"),
-    "no draws": (["reproduce", "synthetic", "--seeds", "0"], "'--seeds'"),
+    "unknown features": (["reproduce", "office-caltech", "--feature-set", "sift"], "'sift' is not one of"),
+    "no draws": (["reproduce", "synthetic", "--repeats", "0"], "'--repeats'"),
     "a draw that is no draw": (
-        ["reproduce", "synthetic", "--draw", "places.csv"],
+        ["reproduce", "synthetic", "--data", "places.csv"],
         "and the domains domain 1, domain 2",
     ),
-    "a draw that is not there": (["reproduce", "synthetic", "--draw", "nowhere.csv"], "nowhere.csv"),
+    "a draw that is not there": (["reproduce", "synthetic", "--data", "nowhere.csv"], "nowhere.csv"),
     "an unknown grid": (["reproduce", "synthetic", "--grid", "best"], "'best' is not one of"),
     "a figure that is a folder": (["reproduce", "synthetic", "--figure", "empty"], "'empty' is a directory"),
 }
@@ -263,7 +263,7 @@ def test_a_table_takes_the_place_of_the_draws(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
     file, output = save_draw(tmp_path / "toy.csv", *draw_synthetic(3)), tmp_path / "table.json"
-    options = ["--draw", file, "--grid", "authors", "--quick", "--jobs", 1, "-o", output]
+    options = ["--data", file, "--grid", "authors", "--quick", "--jobs", 1, "-o", output]
     code, text = unseen("reproduce", "synthetic", *options)
     assert code == 0, text
     found = {(c["task"], c["method"]): c["mean"] for c in json.loads(output.read_text())["cells"]}

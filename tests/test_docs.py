@@ -237,7 +237,7 @@ def test_the_mathematics_page_names_what_differs_in_the_released_cidg():
 @pytest.mark.parametrize("page", ["README.md", "docs/user_guide/cidg.rst"])
 def test_pages_say_what_the_equations_reach_on_the_authors_draw(page):
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    for part in ("unseen reproduce synthetic --draw", "91.67", "87.50", "93.33", "81.67", "86.67", "88.33", "85.00"):
+    for part in ("unseen reproduce synthetic --data", "91.67", "87.50", "93.33", "81.67", "86.67", "88.33", "85.00"):
         assert part in text
     assert "as printed do not" not in text
 

@@ -195,7 +195,7 @@ def draw_photos(folder):
 FASTER = {  # options that make a command faster; its results are not checked here
     "diagnose": {"--permutations": "19"},
     "compare": {"--methods": "1NN,KFDA", "--quick": None},
-    "fit": {"--method": "logistic"},
+    "fit": {"--methods": "logistic"},
     "folder": {"--methods": "1NN,KFDA", "--quick": None},
 }
 
@@ -203,7 +203,7 @@ FASTER = {  # options that make a command faster; its results are not checked he
 def skip_reason(command):
     """Why a command is not run in the folder of small tables; its options are still checked."""
     for reason, pattern in {
-        "it serves a page until it is interrupted": r"^unseen explore(?!.*--json)",
+        "it serves a page until it is interrupted": r"^unseen explore(?!.*--format json)",
         "it needs a cluster that runs already": r"--scheduler",
         "it needs collections that one has to download": r"reproduce (office-caltech|vlcs)",
         "it takes seconds for each grid; test_cli_reproduce.py runs it": r"reproduce synthetic",

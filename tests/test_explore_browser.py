@@ -186,7 +186,7 @@ def test_reloading_restores_the_view_and_copied_code_its_accuracy(visit):
     exec(page.evaluate("window.copied"), there)
     assert there["accuracy"] == figures(page)[0]
     page.get_by_role("button", name="Copy as command").click()
-    page.wait_for_selector("#copied:has-text('--at')")
+    page.wait_for_selector("#copied:has-text('--setting')")
     assert page.evaluate("window.copied").startswith("unseen explore --example synthetic")
 
 

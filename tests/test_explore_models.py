@@ -60,12 +60,12 @@ def test_a_saved_model_is_the_setting_on_all_domains(read, tmp_path, head):
     scores = found.card["scores"]["by_domain"]
     held = read.solve(setting)
     assert scores[setting.held_out] == pytest.approx(held["accuracy"]), "the card has the figure of the page"
-    assert "--at" in found.card["command"]
+    assert "--setting" in found.card["command"]
 
 
 def test_the_command_writes_the_same_model_and_report(read, tmp_path):
     setting = read.setting({"conditional_weight": "10*scale"})
-    where = ["explore", *read.origin.command, "--at", str(setting)]
+    where = ["explore", *read.origin.command, "--setting", str(setting)]
     for name in ("m.unseen", "r.html"):
         result = CliRunner().invoke(app, [*where, "-o", str(tmp_path / name)])
         assert result.exit_code == 0, result.output

@@ -93,7 +93,7 @@ TOO_LONG = {
     "store of demo": ["demo", "--store", f"{'x' * 246}.sqlite"],  # beside which SQLite writes longer names
     "report of diagnose": ["diagnose", "none.csv", "--report", f"{LONG}.html"],
     "figure of diagnose": ["diagnose", "none.csv", "--figure", f"{LONG}.png"],
-    "extract": ["extract", "none", "--model", "none.onnx", "-o", f"{'x' * 247}.parquet"],  # beside it: .skipped.csv
+    "extract": ["extract", "none", "--network", "none.onnx", "-o", f"{'x' * 247}.parquet"],  # beside it: .skipped.csv
     "explore": ["explore", "none.csv", "-o", f"{LONG}.html"],
     "figure of reproduce": ["reproduce", "synthetic", "--figure", f"{LONG}.png"],
     "output of reproduce": ["reproduce", "folder", "none", "-o", f"{LONG}.tex"],

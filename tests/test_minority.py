@@ -36,7 +36,7 @@ def clinics(tmp_path_factory):
 
 def compared(path, *options):
     """Summary of a comparison through the command, and what was said beside it."""
-    args = ("compare", path, "--label", "disease", "--domain", "clinic", *OPTIONS, *options, "--json")
+    args = ("compare", path, "--label", "disease", "--domain", "clinic", *OPTIONS, *options, "--format", "json")
     store = ("--store", path.with_name(f"{len(options)}.sqlite"))
     result = CliRunner().invoke(app, [*map(str, args + store)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
     assert result.exit_code == 0, result.output
@@ -74,7 +74,7 @@ def test_by_balanced_accuracy_a_model_is_chosen_that_finds_cases(clinics):
 
 
 def test_fit_warns_of_the_rare_class_before_the_work(clinics):
-    args = ("fit", clinics, "--label", "disease", "--domain", "clinic", "--method", "logistic")
+    args = ("fit", clinics, "--label", "disease", "--domain", "clinic", "--methods", "logistic")
     output = ("-o", clinics.with_name("model.unseen"))
     result = CliRunner().invoke(app, [*map(str, args + output)], env={"COLUMNS": "200", "TERM": "dumb"})
     assert result.exit_code == 0, result.output

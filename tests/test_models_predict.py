@@ -70,7 +70,7 @@ def test_domains_are_named_by_a_column_or_one_by_one_or_by_files(home, name):
 def test_tables_are_predicted_as_by_the_command(home, tmp_path, model, form, center):
     output = tmp_path / "o.parquet"
     command = ["predict", home / "source.unseen", home / "new.parquet", "-o", output, "--domain", "site"]
-    summary = printed_json(*command, "--keep", "site", "--center", center)
+    summary = printed_json(*command, "--keep", "site", "--centering", center)
     found = model.predict_table(forms(home)[form], domain="site", keep=["site"], center=center)
     assert_frame_equal(found.frame, pl.read_parquet(output), rel_tol=1e-9)
     assert (found.path, found.summary["output"]) == (None, None)

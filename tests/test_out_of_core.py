@@ -206,7 +206,7 @@ def large(monkeypatch):
 @pytest.mark.usefixtures("large")
 def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
     model = parts / "m.unseen"
-    code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", model)
+    code, text = unseen("fit", parts / "parts", "--methods", "kfda", "-o", model)
     assert code == 0
     assert "600 rows: 90 rows select the hyperparameters, 150 rows give the scales" in text
     assert "were selected and scored on 90 rows. The projection was fitted to 600 rows through" in text
@@ -225,14 +225,14 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("options", [["--feature-map", "none"], ["--max-per-domain", "100"]])
 def test_exact_kernels_are_kept_where_they_were_asked_for_or_there_are_few_rows(parts, options):
-    code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen", "--workers", 2, *options)
+    code, text = unseen("fit", parts / "parts", "--methods", "kfda", "-o", parts / "m.unseen", "--workers", 2, *options)
     assert code == 0
     assert "--workers not used with exact kernels" in text
     assert read_card(parts / "m.unseen")["stream"] == {}
 
 
 def test_landmarks_can_be_asked_for_at_any_size(parts):
-    options = ["--method", "kfda", "--feature-map", "nystroem", "--components", 25, "--max-per-domain", 40]
+    options = ["--methods", "kfda", "--feature-map", "nystroem", "--landmarks", 25, "--max-per-domain", 40]
     assert unseen("fit", parts / "parts", "-o", parts / "m.unseen", *options)[0] == 0
     stream = read_card(parts / "m.unseen")["stream"]
     assert (stream["projection_rows"], stream["landmarks"]) == (120, 25)
@@ -245,9 +245,9 @@ def test_an_interrupt_leaves_no_model(parts, monkeypatch):
 
     monkeypatch.setattr("unseen.models._row_stream.collect_statistics", interrupted)
     (parts / "m.unseen").write_text("old")
-    code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen")
-    assert code == 1
-    assert "Stopped. Nothing was written." in text
+    code, text = unseen("fit", parts / "parts", "--methods", "kfda", "-o", parts / "m.unseen", "--overwrite")
+    assert code == 130
+    assert "Interrupted. Nothing was written." in text
     assert (parts / "m.unseen").read_text() == "old"
     assert {path.name for path in parts.iterdir()} == {"m.unseen", "parts", "whole.parquet"}
 
@@ -258,13 +258,13 @@ def test_an_interrupt_leaves_no_model(parts, monkeypatch):
     [
         (["--workers", "1", "--scheduler", "tcp://127.0.0.1:1"], 2, "cannot be used together"),
         (["--scheduler", "tcp://127.0.0.1:1"], 1, "127.0.0.1:1"),
-        (["--components", "0"], 2, "Invalid value for '--components'"),
+        (["--landmarks", "0"], 2, "Invalid value for '--landmarks'"),
     ],
 )
 def test_a_cluster_that_cannot_be_used_is_refused_before_the_work(parts, monkeypatch, options, code, reason):
     pytest.importorskip("distributed", reason="needs the extra dask")
     monkeypatch.setattr("unseen.cli._options.CONNECT_SECONDS", 0.3)
-    found, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen", *options)
+    found, text = unseen("fit", parts / "parts", "--methods", "kfda", "-o", parts / "m.unseen", *options)
     assert found == code
     assert reason in text
     assert not (parts / "m.unseen").exists()
@@ -273,14 +273,14 @@ def test_a_cluster_that_cannot_be_used_is_refused_before_the_work(parts, monkeyp
 @pytest.mark.usefixtures("large")
 def test_a_missing_extra_is_named(parts, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    code, text = unseen("fit", parts / "parts", "--method", "kfda", "-o", parts / "m.unseen", "--workers", 1)
+    code, text = unseen("fit", parts / "parts", "--methods", "kfda", "-o", parts / "m.unseen", "--workers", 1)
     assert code == 2
     assert "pip install 'unseen[dask]'" in text
 
 
 def test_parts_of_a_new_table_are_one_domain_and_other_files_a_domain_each(parts):
     model = parts / "m.unseen"
-    assert unseen("fit", parts / "whole.parquet", "--method", "1nn", "-o", model)[0] == 0
+    assert unseen("fit", parts / "whole.parquet", "--methods", "1nn", "-o", model)[0] == 0
     code, text = unseen("predict", model, parts / "parts", "-o", parts / "a.csv")
     assert code == 0
     assert "The 5 files are named like parts of one table, and read as one domain" in text
@@ -332,7 +332,7 @@ def check_fit_and_predict(tmp_path, rows, width, limit, method, choice, sample):
     size = write_parts(tmp_path / "parts", rows, width)
     assert size > 1.05 * (limit << 20)
     model, output = tmp_path / "m.unseen", tmp_path / "out.parquet"
-    fit = ["fit", tmp_path / "parts", "--method", method, "--components", 50, "-o", model]
+    fit = ["fit", tmp_path / "parts", "--methods", method, "--landmarks", 50, "-o", model]
     predict = ["predict", model, tmp_path / "parts" / "part-*.parquet", "--domain", "site", "-o", output]
     said = run(limit, fit, [*predict, "--batch-size", 1000], choice=choice, sample=sample)
     assert f"The projection saw {40 * rows:,} rows through 50 landmarks" in " ".join(said.split())

@@ -139,8 +139,8 @@ def test_an_interrupted_command_says_how_to_go_on_and_then_does(tmp_path, jobs):
         out, err = process.communicate(timeout=LONG)
     finally:
         end(process)
-    assert process.returncode == 1, err
-    assert f"Stopped. Completed results are stored in {store}. Run the same command again to continue." in err
+    assert process.returncode == 130, err
+    assert f"Interrupted. Completed results are stored in {store}. Run the same command again to continue." in err
     assert "Traceback" not in err
     assert out == ""
     kept = count(store)

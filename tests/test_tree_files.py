@@ -245,19 +245,19 @@ def test_files_are_smaller_than_pickles(tmp_path):
 # Refusal
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_thousand_forged_trees_are_refused_or_harmless(seed, tmp_path):
+@pytest.mark.parametrize("n_files", [200, pytest.param(2000, marks=pytest.mark.slow)])
+def test_forged_trees_are_refused_or_harmless(n_files, tmp_path):
     """In a process of its own, which a crash or an endless loop would end with an error."""
-    command = [sys.executable, str(Path(forged_trees.__file__)), str(tmp_path), str(seed), "1000"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    command = [sys.executable, str(Path(forged_trees.__file__)), str(tmp_path), "0", str(n_files)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     results = json.loads(done.stdout)
-    assert sum(count for result in results.values() for count in result.values()) == 1000
+    assert sum(count for result in results.values() for count in result.values()) == n_files
     assert results.keys() == {change.__name__ for change in (*forged_trees.REFUSED, *forged_trees.OTHERS)}
     for change in forged_trees.REFUSED:
         assert results[change.__name__]["harmless"] == 0, change
     assert results["swapped_children"]["harmless"] > results["swapped_children"]["refused"]
-    assert sum(result["refused"] for result in results.values()) > 700
+    assert sum(result["refused"] for result in results.values()) > 0.7 * n_files
 
 
 def test_trees_that_scikit_learn_would_rebuild_itself_are_refused(tmp_path):

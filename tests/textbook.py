@@ -153,6 +153,104 @@ def mda(K, y, d, *, discrepancy_weight, conditional_weight, within_weight, ridge
     return N, conditional_weight * G + within_weight * Q + K + ridge * identity(K)
 
 
+def scatter_inside_cells(K, y, d):
+    """Scatter of the samples of each class in each domain about their own mean."""
+    S = 0 * K
+    for s in np.unique(d):
+        for j in np.unique(y[d == s]):
+            members = (d == s) & (y == j)
+            deviations = K[:, members] - cell_mean(K, y, d, s, j)[:, None]
+            S = S + deviations @ deviations.T
+    return S
+
+
+def n_cells(y, d):
+    return len(set(zip(y.tolist(), d.tolist(), strict=True)))
+
+
+def without_noise(H, factor, reference):
+    """H minus `factor` times the reference, without its negative part in the pencil (H, reference)."""
+    values, U = linalg.eigh(H, reference)
+    U = reference @ U
+    return (U * np.maximum(values - factor, 0)) @ U.T
+
+
+def noise_factor(scatter, y, d):
+    """c in E[scatter of estimated means] = scatter of true means + c Sigma.
+
+    On the identity matrix every mean is the vector of its weights, whose squares sum to its variance.
+    """
+    return np.trace(scatter(np.eye(len(y)), y, d))
+
+
+def cidg_unbiased(K, y, d, *, conditional_weight, prior_weight, ridge, norm_weight=0):
+    """CIDG without the expected sampling error of H and L."""
+    fixed = scatter_inside_cells(K, y, d) + norm_weight * K + ridge * identity(K)
+    degrees_of_freedom = len(y) - n_cells(y, d)
+    A = within(K, y) + norm_weight * K + ridge * identity(K)
+    for weight, scatter in ((conditional_weight, conditional), (prior_weight, prior_normalized)):
+        A = A + weight * without_noise(scatter(K, y, d), noise_factor(scatter, y, d) / degrees_of_freedom, fixed)
+    return between(K, y), A
+
+
+def sca_unbiased(K, y, d, *, between_weight, domain_weight, ridge):
+    fixed = scatter_inside_cells(K, y, d) + K + ridge * identity(K)
+    factor = np.trace(domain_scatter(np.eye(len(y)), d)) / (len(y) - n_cells(y, d))
+    N, A = sca(K, y, d, between_weight=between_weight, domain_weight=0, ridge=ridge)
+    return N, A + domain_weight * without_noise(domain_scatter(K, d), factor, fixed)
+
+
+def shrinkage_factors(K, y, d):
+    """tau^2 / (tau^2 + sigma^2 / n_sj) by cell, with moment estimates of the random-effects model."""
+    weights = {}
+    for s in np.unique(d):
+        for j in np.unique(y[d == s]):
+            members = (d == s) & (y == j)
+            weights[s, j] = members / members.sum()
+    averages = {j: np.mean([w for (_, k), w in weights.items() if k == j], axis=0) for j in np.unique(y)}
+    inside = sum(K[i, i] - 2 * K[i] @ weights[d[i], y[i]] for i in range(len(y)))
+    inside += sum(w @ K @ w * np.count_nonzero(w) for w in weights.values())
+    sigma2 = inside / (len(y) - len(weights))
+    excess, degrees_of_freedom = 0.0, 0.0
+    for (_, j), w in weights.items():
+        shift = w - averages[j]
+        m = sum(k == j for _, k in weights)
+        excess += shift @ K @ shift - sigma2 * (shift @ shift)
+        degrees_of_freedom += 1 - 1 / m
+    tau2 = max(excess / degrees_of_freedom, 0)
+    return {cell: tau2 / (tau2 + sigma2 * (w @ w)) for cell, w in weights.items()}, weights, averages
+
+
+def shrunken_means(K, y, d):
+    """Cell means, seen from every sample, shrunk toward the average mean of their class."""
+    factors, weights, averages = shrinkage_factors(K, y, d)
+    return {(s, j): K @ (averages[j] + factors[s, j] * (weights[s, j] - averages[j])) for (s, j) in weights}, {
+        j: K @ average for j, average in averages.items()
+    }
+
+
+def cidg_shrunken(K, y, d, *, conditional_weight, prior_weight, ridge, norm_weight=0):
+    """CIDG with shrunken cell means in H and L; an absent cell is the average of the present ones of its class."""
+    means, _ = shrunken_means(K, y, d)
+    domains, classes = np.unique(d), np.unique(y)
+    by_class = {j: [means[s, j] for s in domains if (s, j) in means] for j in classes}
+    full = {
+        (s, j): means[s, j] if (s, j) in means else sum(by_class[j]) / len(by_class[j])
+        for s in domains
+        for j in classes
+    }
+    H = sum(
+        outer(full[s, j] - sum(full[t, j] for t in domains) / len(domains)) / len(domains)
+        for s in domains
+        for j in classes
+    )
+    normalized = {s: sum(full[s, j] for j in classes) / len(classes) for s in domains}
+    average = sum(normalized.values()) / len(domains)
+    L = sum(outer(mean - average) for mean in normalized.values()) / len(domains)
+    A = within(K, y) + norm_weight * K + ridge * identity(K)
+    return between(K, y), A + conditional_weight * H + prior_weight * L
+
+
 def solve(N, A, q):
     """Leading eigenpairs of N B = A B Gamma with B'AB = I, eq. (22)."""
     if N.dtype == float:

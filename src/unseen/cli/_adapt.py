@@ -10,10 +10,10 @@ import typer
 from ..utils.io import check_output_path
 from . import _options as o
 from ._report import (
-    error_console,
     escape_controls,
     make_console,
     make_table,
+    message_console,
     print_notices,
     print_result,
     save_figure,
@@ -22,63 +22,90 @@ from ._report import (
 
 
 def adapt(
-    model: Annotated[Path, typer.Argument(help="Model file that unseen fit wrote.")],
+    model: o.ModelFile,
     site: Annotated[
         Path | None,
-        typer.Argument(help="Table of one new domain with labels. Rows without a label serve transductive models."),
+        typer.Argument(
+            metavar="SITE", help="Table of one new domain with labels. Rows without a label serve transductive models."
+        ),
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", dir_okay=False, help="File to write the adapted model to.")
-    ] = None,
+    *,
     label: Annotated[
-        str | None, typer.Option(help="Column of the classes. [default: the label column of training]")
+        str | None,
+        o.make_option(o.DATA, metavar="COLUMN", show_default="as in training", help="Column of the classes."),
     ] = None,
     domain: Annotated[
-        str | None, typer.Option(help="Column of the domain, to verify that it is new. [default: as in training]")
+        str | None,
+        o.make_option(
+            o.DATA,
+            metavar="COLUMN",
+            show_default="as in training, if SITE has it",
+            help="Column of the domain, to verify that it is new.",
+        ),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        o.make_option(
+            o.DATA, metavar="DATA", show_default="none", help="Training table, which a refit with the new domain needs."
+        ),
     ] = None,
     level: Annotated[
         Literal["auto", "none", "offsets", "weights", "refit", "local"],
-        typer.Option(
-            help="Keep the model; fit class offsets and temperature; also member weights; refit with the new domain; "
-            "or a local model only. auto selects by simulation on the source domains."
+        o.make_option(
+            o.METHODS,
+            help="Keep the model; fit class offsets and a temperature; also member weights; refit with the new domain; "
+            "or use a local model only. auto selects by simulation on the source domains.",
         ),
     ] = "auto",
-    source: Annotated[
-        Path | None, typer.Option(help="Training table, which --level refit needs. [default: none]")
-    ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Print the expected gain against the number of labels, and exit.")
+        bool,
+        o.make_option(o.METHODS, "--plan", help="Print the expected gain against the number of labels; needs no SITE."),
     ] = False,
-    figure: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="With --plan: write a figure to this .png, .svg or .pdf file.")
+    output: Annotated[
+        Path | None,
+        o.make_option(
+            o.OUTPUT,
+            "--output",
+            "-o",
+            metavar="FILE",
+            dir_okay=False,
+            show_default="none with --plan",
+            help="Model file to write, ending in .unseen.",
+        ),
     ] = None,
-    as_json: o.Json = False,
+    overwrite: o.Overwrite = False,
+    figure: o.Figure = None,
+    format: o.Format = "txt",
+    quiet: o.Quiet = False,
 ) -> None:
     """Adapt a model to one new domain, of which some rows have labels; or plan how many labels to collect.
+
+    --figure draws the plan.
 
     Example: unseen adapt model.unseen new_hospital.csv -o new_hospital.unseen
     """
     from ..models import load_model
 
     with translate_errors("Nothing was written."):
+        check_output_path(figure, ".png", ".svg", ".pdf")
         if plan:
-            o.require_option("an adapted model; leave out --plan", {"SITE": site, "--output": output})
-            check_output_path(figure, ".png", ".svg", ".pdf")
-            print_plan(load_model(model), figure, as_json)
+            if site is not None or output is not None:
+                raise ValueError("--plan needs the model only. Leave out SITE and --output, or leave out --plan.")
+            print_plan(load_model(model), figure, format)
             return
         if site is None or output is None:
             raise ValueError("Pass a table of the new domain and --output, or --plan to print what to expect.")
         o.require_option("--plan", {"--figure": figure})
-        check_output_path(output, inputs=tuple(path for path in (model, site, source) if path is not None))
+        o.check_model_output(output, overwrite, [path for path in (model, site, source) if path is not None])
         adapted = load_model(model).adapt(site, label, level=level, domain=domain, source=source)
         adapted.save(output)
         adaptation = adapted.card["adaptation"]
         print_notices(adaptation["notices"])
-        print_result(adaptation, as_json, show_adaptation)
-        error_console.print(f"Wrote {output}")
+        print_result(adaptation, show_adaptation, format)
+        message_console.print(f"Wrote {output}")
 
 
-def print_plan(model: Any, figure: Path | None, as_json: bool) -> None:
+def print_plan(model: Any, figure: Path | None, format: str) -> None:
     """Print the expected gain of each level of adaptation, and write the figure."""
     plan = model.adaptation_plan
     if plan is None:
@@ -88,7 +115,7 @@ def print_plan(model: Any, figure: Path | None, as_json: bool) -> None:
         from ..report import draw_adaptation_plan
 
         save_figure(draw_adaptation_plan(summary), figure)
-    print_result(summary, as_json, show_plan)
+    print_result(summary, show_plan, format)
 
 
 def show_plan(summary: dict[str, Any]) -> None:

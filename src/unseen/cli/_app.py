@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
@@ -14,16 +15,40 @@ from ._diagnose import diagnose
 from ._explore import explore
 from ._extract import extract
 from ._fit import fit
+from ._help import Command, Group
 from ._monitor import monitor
 from ._predict import predict
 from ._reproduce import reproduce
 from ._show import show
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="rich")
-COMMANDS_WITH_EXAMPLES: tuple[Any, ...] = (demo, explore)  # these run without arguments; the others print their help
-for command in (adapt, compare, demo, diagnose, explore, extract, fit, monitor, predict, show):
-    app.command(no_args_is_help=command not in COMMANDS_WITH_EXAMPLES)(command)
-app.add_typer(reproduce, name="reproduce")
+app = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def register(command: Callable[..., None], panel: str, *, needs_arguments: bool = True) -> None:
+    """Add a command to a panel of the help. Without arguments, a command that needs some prints its help."""
+    app.command(cls=Command, rich_help_panel=panel, no_args_is_help=needs_arguments)(command)
+
+
+DATA = "Understand the data"
+MODELS = "Fit and use models"
+STUDIES = "Examples and experiments"
+register(compare, DATA)
+register(diagnose, DATA)
+register(explore, DATA, needs_arguments=False)
+register(extract, DATA)
+register(fit, MODELS)
+register(predict, MODELS)
+register(adapt, MODELS)
+register(monitor, MODELS)
+register(show, MODELS)
+register(demo, STUDIES, needs_arguments=False)
+app.add_typer(reproduce, name="reproduce", rich_help_panel=STUDIES)
 
 
 def _print_version(is_requested: bool) -> None:
@@ -35,7 +60,8 @@ def _print_version(is_requested: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
     """Classify data from domains never seen in training.

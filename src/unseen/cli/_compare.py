@@ -17,9 +17,11 @@ from ._report import (
     error_console,
     make_console,
     make_table,
+    message_console,
     print_notices,
     print_result,
     select_fitting_columns,
+    select_format,
     shorten,
     show_columns,
     translate_errors,
@@ -38,10 +40,7 @@ DOMAIN_COLUMN_WIDTHS = (24, 14, 9)  # maximum widths of domain names, tried in t
 
 def compare(
     data: o.Data,
-    model: o.Network = None,
-    output_name: o.OutputName = None,
-    preset: o.Preset = "torchvision",
-    domain_from: o.DomainFrom = None,
+    *,
     label: o.Label = None,
     domain: o.Domain = None,
     group: o.Group = None,
@@ -50,35 +49,45 @@ def compare(
     unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
+    max_per_domain: o.MaxPerDomain = None,
+    scale: o.Scale = "standardize",
+    network: o.OptionalNetwork = None,
+    output_name: o.OutputName = None,
+    preset: o.Preset = "torchvision",
+    domain_from: o.DomainFrom = None,
     methods: o.Methods = o.ALL_METHODS,
     with_models: o.With = None,
-    repeats: o.Repeats = 3,
-    selection: o.Selection = "domain",
-    scale: o.Scale = "standardize",
-    center: Annotated[
-        Literal["target", "source"],
-        typer.Option(help="Center projections on the held-out domain (transductive) or on the source domains."),
-    ] = "target",
-    metric: o.Metric = "accuracy",
-    balance: o.Weighing = "none",
-    max_per_domain: o.MaxPerDomain = None,
-    quick: o.Quick = False,
-    grids: Annotated[
+    transductive: Annotated[
+        bool,
+        o.make_option(
+            o.METHODS,
+            "--transductive",
+            help="Let all methods use the rows of the held-out domain without their labels.",
+        ),
+    ] = False,
+    balance: o.Balance = "none",
+    grid: Annotated[
         Literal["lean", "full"],
-        typer.Option("--grid", help="All settings (full), or all but the widest kernel and smallest ridge (lean)."),
+        o.make_option(o.METHODS, help="All settings (full), or all but the widest kernel and smallest ridge (lean)."),
     ] = "lean",
+    quick: o.Quick = False,
+    metric: o.Metric = "accuracy",
+    selection: o.Selection = "domain",
+    repeats: o.Repeats = 3,
+    output: o.Output = o.STANDARD_OUTPUT,
+    format: o.TableFormat = None,
     report: o.Report = None,
+    columns: o.Columns = False,
+    quiet: o.Quiet = False,
     store: o.Store = None,
     seed: o.Seed = 0,
     jobs: o.Jobs = 2,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
-    columns: o.Columns = False,
-    as_json: o.Json = False,
 ) -> None:
     """Evaluate methods by leave-one-domain-out cross-validation, and test whether invariance helps.
 
-    With --model: DATA are photographs, as for unseen extract. To try it without data: unseen demo.
+    With --network: DATA are photographs, as for unseen extract. To try it without data: unseen demo.
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
@@ -88,6 +97,7 @@ def compare(
 
     with translate_errors():
         check_output_path(report, ".html", ".htm")
+        o.check_result_output(output)
         request = TableOptions(
             label=label,
             domain=domain,
@@ -100,12 +110,18 @@ def compare(
             dates=dates,
             categories=o.parse_names(categories),
         )
-        if model is None:
-            o.require_option("--model", {"--output-name": output_name, "--domain-from": domain_from})
+        if network is None:
+            o.require_option("--network", {"--output-name": output_name, "--domain-from": domain_from})
             table = o.read_table(data, request)
         else:
             table = read_photo_table(
-                data, request, domain_from, model=model, output_name=output_name, preprocessing=preset
+                data,
+                request,
+                domain_from,
+                network=network,
+                output_name=output_name,
+                preprocessing=preset,
+                verbose=int(not quiet),
             )
         print_notices(table.notices)
         caution = describe_imbalance(Counter(table.y.tolist()), get_metric(metric).label)
@@ -118,22 +134,24 @@ def compare(
             quick=quick,
             seed=seed,
             preprocess=scale,
-            centering=center,
+            centering="target" if transductive else "source",
             metric=metric,
             balance=balance,
-            grid=grids,
+            grid=grid,
         )
     run_and_report(
         table,
         protocol,
         all_methods,
+        output=output,
+        format=format,
         report=report,
+        columns=columns,
         store=store,
         jobs=jobs,
+        verbose=int(not quiet),
         workers=workers,
         scheduler=scheduler,
-        columns=columns,
-        as_json=as_json,
     )
 
 
@@ -142,13 +160,15 @@ def run_and_report(
     protocol: Protocol,
     methods: Sequence[Method],
     *,
+    output: Path,
+    format: str | None,
     report: Path | None,
+    columns: bool = False,
     store: Path | None,
     jobs: int,
+    verbose: int,
     workers: int | None = None,
     scheduler: str | None = None,
-    columns: bool = False,
-    as_json: bool = False,
 ) -> None:
     """Compare methods on a table, write the report and print the results; exit with code 1 if a method fails."""
     from ..study import Execution, compare_table
@@ -161,25 +181,47 @@ def run_and_report(
         o.check_store(store)
     with translate_errors(resume):
         n_domains = len(set(table.domain.tolist()))
-        error_console.print(
+        message_console.print(
             f"{len(table.y):,} samples, {n_domains} domains, {len(methods)} methods, "
             f"{protocol.repeats} repeat{'s' if protocol.repeats > 1 else ''} -> {store}"
         )
         with o.open_cluster(workers, scheduler) as client:
-            execution = Execution(store, n_jobs=jobs, verbose=1, client=client)
+            execution = Execution(store, n_jobs=jobs, verbose=verbose, client=client)
             comparison = compare_table(table, protocol, methods, execution, command=o.current_command())
         summary = comparison.summary()
         if report is not None:
             write_text(comparison.to_html(), report)
         without_pictures = {name: value for name, value in summary.items() if name != "pictures"}
-        print_result(without_pictures, as_json, show_comparison)
-        if columns and not as_json:
-            show_columns(summary["data"]["columns"])
+
+        def show(summary: dict[str, Any]) -> None:
+            show_comparison(summary)
+            if columns:
+                show_columns(summary["data"]["columns"])
+
+        print_result(without_pictures, show, select_format(format, output), output, list_scores(summary))
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
         error_console.print(
             "Some methods failed; the reasons are listed above. Run the same command again to retry them."
         )
         raise typer.Exit(1)
+
+
+def list_scores(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the scores of each method on each held-out domain; a score that is missing is None."""
+    return [
+        {
+            "method": method["name"],
+            "kind": method["kind"],
+            "transductive": method["transductive"],
+            "domain": domain,
+            "metric": summary["verdict"]["metric"],
+            "mean": cell["mean"] if cell else None,
+            "sd": cell["sd"] if cell else None,
+            "status": "ok" if cell else _status_word(method),
+        }
+        for method in summary["methods"]
+        for domain, cell in method["accuracies"].items()
+    ]
 
 
 def show_comparison(summary: dict[str, Any]) -> None:
@@ -208,7 +250,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
     console.print(table)
     n_hidden = len(set(_domain_keys(domains)) - set(shown))
     if n_hidden:
-        text = f"{n_hidden} of {len(domains)} domains do not fit; --report and --json show all of them."
+        text = f"{n_hidden} of {len(domains)} domains do not fit; --report and --format json show all of them."
         console.print(text, style="dim")
     if any(method["transductive"] for method in summary["methods"]):
         console.print("* transductive: uses unlabeled samples of the held-out domain", style="dim")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ..utils.io import check_output_path
 from . import _options as o
 from ._compare import run_and_report
@@ -15,17 +13,19 @@ from ._user_methods import combine_methods
 
 
 def demo(
-    methods: o.Methods = o.ALL_METHODS,
-    repeats: o.Repeats = 1,
-    quick: o.Quick = False,
     max_per_domain: o.MaxPerDomain = None,
-    report: Annotated[Path, typer.Option(dir_okay=False, help="Write the report to this .html file.")] = Path(
-        "report.html"
-    ),
+    methods: o.Methods = o.ALL_METHODS,
+    quick: o.Quick = False,
+    repeats: o.Repeats = 1,
+    output: o.Output = o.STANDARD_OUTPUT,
+    format: o.TableFormat = None,
+    report: Annotated[
+        Path, o.make_option(o.OUTPUT, metavar="FILE", dir_okay=False, help="Write a report to this .html file.")
+    ] = Path("report.html"),
+    quiet: o.Quiet = False,
     store: o.Store = None,
     seed: o.Seed = 0,
     jobs: o.Jobs = 2,
-    as_json: o.Json = False,
 ) -> None:
     """Compare methods on an example: scikit-learn's digits, rotated by six angles, which are the domains.
 
@@ -37,7 +37,18 @@ def demo(
 
     with translate_errors():
         check_output_path(report, ".html", ".htm")
+        o.check_result_output(output)
         table = o.embedded_table(max_per_domain, seed)
         protocol = Protocol(repeats=1 if quick else repeats, quick=quick, seed=seed, preprocess="l2", grid="lean")
         all_methods = combine_methods(o.parse_names(methods) or [], [])
-    run_and_report(table, protocol, all_methods, report=report, store=store, jobs=jobs, as_json=as_json)
+    run_and_report(
+        table,
+        protocol,
+        all_methods,
+        output=output,
+        format=format,
+        report=report,
+        store=store,
+        jobs=jobs,
+        verbose=int(not quiet),
+    )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,14 +13,18 @@ from ._report import (
     print_notices,
     print_result,
     save_figure,
+    select_format,
     show_columns,
     translate_errors,
     write_text,
 )
 
+TEST_COLUMNS = ("test", "n", "statistic", "p_value", "p_adjusted", "effect", "flagged")
+
 
 def diagnose(
     data: o.Data,
+    *,
     label: o.Label = None,
     domain: o.Domain = None,
     group: o.Group = None,
@@ -30,18 +33,24 @@ def diagnose(
     unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
-    scale: o.Scale = "standardize",
-    permutations: Annotated[int, typer.Option(min=19, help="Number of random permutations for each p-value.")] = 499,
     max_per_domain: Annotated[
-        int, typer.Option(min=2, help="Maximum number of samples per domain in the tests of features.")
+        int,
+        o.make_option(
+            o.DATA, min=2, metavar="N", help="Maximum number of samples per domain in the tests of features."
+        ),
     ] = 500,
+    scale: o.Scale = "standardize",
+    permutations: Annotated[
+        int,
+        o.make_option(o.EVALUATION, min=19, metavar="N", help="Number of random permutations for each p-value."),
+    ] = 499,
+    output: o.Output = o.STANDARD_OUTPUT,
+    format: o.TableFormat = None,
     report: o.Report = None,
-    figure: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="Write a figure to this .png, .svg or .pdf file.")
-    ] = None,
-    seed: o.Seed = 0,
+    figure: o.Figure = None,
     columns: o.Columns = False,
-    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+    seed: o.Seed = 0,
 ) -> None:
     """Test whether P(Y), P(X) and P(X|Y) differ between domains, and name methods that suit the shift.
 
@@ -53,6 +62,7 @@ def diagnose(
     with translate_errors():
         check_output_path(report, ".html", ".htm")
         check_output_path(figure, ".png", ".svg", ".pdf")
+        o.check_result_output(output)
         request = TableOptions(
             label=label,
             domain=domain,
@@ -74,12 +84,24 @@ def diagnose(
             n_permutations=permutations,
             max_per_domain=max_per_domain,
             random_state=seed,
-            verbose=1,
+            verbose=int(not quiet),
         )
         if report is not None:
             write_text(diagnosis.to_html(), report)
         if figure is not None:
             save_figure(diagnosis.plot(), figure)
-        print_result(diagnosis.summary(), as_json, lambda _: typer.echo(escape_controls(str(diagnosis))))
-        if columns and not as_json:
-            show_columns(table.describe_columns())
+
+        def show(_: dict[str, Any]) -> None:
+            typer.echo(escape_controls(str(diagnosis)))
+            if columns:
+                show_columns(table.describe_columns())
+
+        summary = diagnosis.summary()
+        print_result(summary, show, select_format(format, output), output, list_tests(summary))
+
+
+def list_tests(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the tests of the kinds of shift, followed by those of the classes."""
+    tests = [{"test": test["name"], **test} for test in summary["tests"]]
+    tests += [{"test": f"P(X|Y={test['class']})", **test} for test in summary["classes_tests"]]
+    return [{name: test.get(name) for name in TEST_COLUMNS} for test in tests]

@@ -9,7 +9,7 @@ import typer
 
 from ..utils.io import check_output_path
 from . import _options as o
-from ._report import error_console, escape_controls, print_notices, print_result, translate_errors
+from ._report import error_console, escape_controls, message_console, print_notices, print_result, translate_errors
 
 if TYPE_CHECKING:
     from ..explore import Server, Session
@@ -20,7 +20,7 @@ PRINTED_KEYS = ("held_out", "accuracy", "validation", "scatters", "components", 
 def explore(
     data: o.OptionalData = None,
     new: Annotated[
-        Path | None, typer.Argument(help="New table, if DATA is a model file that unseen fit wrote.")
+        Path | None, typer.Argument(metavar="NEW", help="New table, if DATA is a model file that unseen fit wrote.")
     ] = None,
     label: o.Label = None,
     domain: o.Domain = None,
@@ -33,19 +33,46 @@ def explore(
     max_per_domain: o.MaxPerDomain = None,
     scale: o.OptionalScale = None,
     example: Annotated[
-        Literal["synthetic", "digits"], typer.Option(help="Example data that are shown first, without DATA.")
+        Literal["synthetic", "digits"],
+        o.make_option(o.DATA, help="Example data that are shown first, without DATA."),
     ] = "synthetic",
-    at: Annotated[str, typer.Option(help="Setting to start with: the part of the page's address after the #.")] = "",
+    setting: Annotated[
+        str,
+        o.make_option(
+            o.METHODS,
+            metavar="TEXT",
+            show_default="that of the page",
+            help="Setting to start with: the part of the page's address after the #.",
+        ),
+    ] = "",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write the model (.unseen) or the report (.html) of the setting."),
+        o.make_option(
+            o.OUTPUT,
+            "--output",
+            "-o",
+            metavar="FILE",
+            dir_okay=False,
+            show_default="none",
+            help="Write the model (.unseen) or the report (.html) of the setting, without a server.",
+        ),
     ] = None,
+    overwrite: o.Overwrite = False,
+    format: Annotated[
+        Literal["txt", "json"] | None,
+        o.make_option(
+            o.OUTPUT, show_default="none", help="Print the results of the setting as text or JSON, without a server."
+        ),
+    ] = None,
+    browser: Annotated[
+        bool, o.make_option(o.OUTPUT, "--browser/--no-browser", help="Open the page in a browser.")
+    ] = True,
+    quiet: o.Quiet = False,
     seed: o.Seed = 0,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the server; 0 selects a free one.")] = 0,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the results of the setting as JSON, without a server.")
-    ] = False,
+    port: Annotated[
+        int,
+        o.make_option(o.COMPUTATION, min=0, max=65535, metavar="N", help="Port of the server; 0 selects a free one."),
+    ] = 0,
 ) -> None:
     """Change the weights of a projection and see their effect, on a page that only this machine can open.
 
@@ -60,6 +87,8 @@ def explore(
 
     with translate_errors():
         check_output_path(output, ".unseen", ".html")
+        if output is not None and output.suffix == ".unseen":
+            o.check_model_output(output, overwrite)
         if data is not None and data.suffix == ".unseen":
             if new is None:
                 raise ValueError(
@@ -88,19 +117,19 @@ def explore(
             table = o.read_table(data, request)
             print_notices(table.notices)
             sources = {table.name: table_source(str(data), table, request, scale or "standardize")}
-        if as_json or output is not None:
+        if format is not None or output is not None:
             open_first = next(iter(sources.values()))
-            _print_setting(open_first(), at, output, as_json)
+            _print_setting(open_first(), setting, output, format or "txt")
             return
         if data is not None:
             # Open the table before the server starts, so that its errors are printed here and not on the page.
             session = next(iter(sources.values()))()
-            session.setting(at)
+            session.setting(setting)
             sources = {name: lambda: session for name in sources}
-        _serve(Server(Explorer(sources), port), browser, at)
+        _serve(Server(Explorer(sources), port), browser, setting)
 
 
-def _print_setting(session: Session, at: str, output: Path | None, as_json: bool) -> None:
+def _print_setting(session: Session, at: str, output: Path | None, format: str) -> None:
     """Print the results of a setting, and write its model or its report."""
     from ..explore import save
 
@@ -108,10 +137,10 @@ def _print_setting(session: Session, at: str, output: Path | None, as_json: bool
     solution = session.solve(setting)
     if output is not None:
         save(session, setting, output)
-        error_console.print(f"Wrote {output}")
+        message_console.print(f"Wrote {output}")
     result = {"setting": str(setting), **{name: solution[name] for name in PRINTED_KEYS}}
     text = f"Accuracy on {setting.held_out}: {solution['accuracy']:.4f}"
-    print_result(result, as_json, lambda _: typer.echo(escape_controls(text)))
+    print_result(result, lambda _: typer.echo(escape_controls(text)), format)
 
 
 def _serve(server: Server, browser: bool, at: str = "") -> None:

@@ -10,57 +10,78 @@ import typer
 
 from ..utils.io import atomic_write, check_output_path
 from . import _options as o
-from ._report import error_console, print_notices, translate_errors
+from ._report import message_console, print_notices, translate_errors
 
 if TYPE_CHECKING:
     from ..images import Extractor, Skipped
     from ..tables import Table, TableOptions
 
 PHOTOS_HELP = "Folder of images in DOMAIN/CLASS/, or a table with the columns path, label and domain."
-Photos = Annotated[Path, typer.Argument(help=PHOTOS_HELP, show_default=False)]
-Model = Annotated[Path, typer.Option("--model", dir_okay=False, help="ONNX file of the network.")]
-CacheFile = Annotated[Path | None, typer.Option(dir_okay=False, help="File that stores features; rerun to continue.")]
+Photos = Annotated[Path, typer.Argument(metavar="PHOTOS", help=PHOTOS_HELP, show_default=False)]
+
+
+def _make_override(metavar: str | None, help: str, **settings: Any) -> Any:
+    """Make an option that overrides a part of the preprocessing of --preset."""
+    return o.make_option(o.PHOTOGRAPHS, metavar=metavar, show_default="by --preset", help=help, **settings)
 
 
 def extract(
     photos: Photos,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Table to write, a .parquet file.")],
-    model: Model,
+    *,
+    network: o.Network,
     output_name: o.OutputName = None,
     domain_from: o.DomainFrom = None,
     preset: o.Preset = "torchvision",
     resize: Annotated[
         str | None,
-        typer.Option(help="Size in pixels: the short edge, such as 256, or width and height, such as 256x256."),
+        _make_override("SIZE", "Size in pixels: the short edge, such as 256, or width and height, such as 256x256."),
     ] = None,
     crop: Annotated[
         float | None,
-        typer.Option(min=0, help="Size of the center crop: in pixels, or, before resizing, as a share such as 0.875."),
+        _make_override(
+            "SIZE", "Size of the center crop: in pixels, or, before resizing, as a share such as 0.875.", min=0
+        ),
     ] = None,
-    mean: Annotated[str | None, typer.Option(help="Mean to subtract: one number, or three, comma-separated.")] = None,
+    mean: Annotated[
+        str | None, _make_override("NUMBERS", "Mean to subtract: one number, or three, comma-separated.")
+    ] = None,
     std: Annotated[
-        str | None, typer.Option(help="Standard deviation to divide by: one number, or three, comma-separated.")
+        str | None, _make_override("NUMBERS", "Standard deviation to divide by: one number, or three, comma-separated.")
     ] = None,
-    scale: Annotated[
-        float | None, typer.Option(help="Value of white before mean and std are applied, such as 255 or 1.")
+    white: Annotated[
+        float | None, _make_override("NUMBER", "Value of white before mean and std are applied, such as 255 or 1.")
     ] = None,
-    channels: Annotated[Literal["rgb", "bgr"] | None, typer.Option(help="Channel order of the network.")] = None,
-    resample: Annotated[Literal["bilinear", "bicubic"] | None, typer.Option(help="Interpolation.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Number of images per batch.")] = 16,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Number of threads; -1 for one per core.")] = -1,
-    cache: CacheFile = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first image that cannot be read.")] = False,
+    channels: Annotated[Literal["rgb", "bgr"] | None, _make_override(None, "Channel order of the network.")] = None,
+    resample: Annotated[
+        Literal["bilinear", "bicubic"] | None, _make_override(None, "Interpolation when images are resized.")
+    ] = None,
+    strict: Annotated[
+        bool, o.make_option(o.PHOTOGRAPHS, "--strict", help="Stop at the first image that cannot be read.")
+    ] = False,
+    output: Annotated[
+        Path, o.make_option(o.OUTPUT, "--output", "-o", metavar="FILE", help="Table to write, a .parquet file.")
+    ],
+    quiet: o.Quiet = False,
+    store: o.Store = None,
+    batch_size: Annotated[
+        int, o.make_option(o.COMPUTATION, min=1, metavar="N", help="Number of images per batch.")
+    ] = 16,
+    jobs: Annotated[
+        int, o.make_option(o.COMPUTATION, "--jobs", "-j", metavar="N", help="Number of threads; -1 for one per core.")
+    ] = -1,
 ) -> None:
     """Compute features of photographs with a network, as a table for unseen compare.
 
     --preset defines the preprocessing; options such as --resize override parts of it. Images that cannot be read are
     listed in a file next to the table.
 
-    Example: unseen extract photos -o features.parquet --model alexnet.onnx --output-name fc6 --preset caffe
+    Example: unseen extract photos -o features.parquet --network alexnet.onnx --output-name fc6 --preset caffe
     """
     from ..images import find_photos
 
     with translate_errors():
+        if output == o.STANDARD_OUTPUT:
+            raise ValueError("A .parquet file cannot be written to standard output. Pass the name of a file.")
         check_output_path(output, ".parquet")
         check_output_path(output.with_suffix(".skipped.csv"))
         overrides = {
@@ -68,7 +89,7 @@ def extract(
             "crop": crop,
             "mean": _parse_numbers(mean, "--mean"),
             "std": _parse_numbers(std, "--std"),
-            "scale": scale,
+            "scale": white,
             "channels": channels,
             "resample": resample,
         }
@@ -77,13 +98,14 @@ def extract(
         print_notices(collection.notices)
         extractor = make_extractor(
             collection.name,
-            model,
+            network,
             output_name=output_name,
             preprocessing={"preset": preset, **given},
-            cache=cache,
-            batch_size=batch,
+            store=store,
+            batch_size=batch_size,
             n_jobs=jobs,
             strict=strict,
+            verbose=int(not quiet),
         )
     with translate_errors(
         f"Computed features are stored in {extractor.cache}. Run the same command again to continue."
@@ -92,7 +114,7 @@ def extract(
         n_domains = len(set(collection.domain))
         n_classes = len(set(collection.label))
         facts = extractor.facts
-        error_console.print(
+        message_console.print(
             f"Wrote {output}: {len(files):,} images of {n_domains} domains and {n_classes} classes, tensor "
             f"{facts['output']!r} of {facts['network']}"
         )
@@ -104,9 +126,10 @@ def read_photo_table(
     request: TableOptions,
     domain_from: str | None,
     *,
-    model: Path,
+    network: Path,
     output_name: str | None,
     preprocessing: str,
+    verbose: int,
 ) -> Table:
     """Compute features of photographs and return them as a table."""
     from ..images import find_photos, make_photo_table
@@ -115,10 +138,12 @@ def read_photo_table(
     if request != TableOptions(unlabeled=request.unlabeled, max_per_domain=request.max_per_domain, seed=request.seed):
         raise ValueError(
             "--label, --domain, --group, --features, --drop, --dates and --categories apply to tables, not to "
-            "photographs. Omit them, or omit --model."
+            "photographs. Omit them, or omit --network."
         )
     photos = find_photos(data, domain_from)
-    extractor = make_extractor(photos.name, model, output_name=output_name, preprocessing=preprocessing)
+    extractor = make_extractor(
+        photos.name, network, output_name=output_name, preprocessing=preprocessing, verbose=verbose
+    )
     table, skipped = make_photo_table(photos, extractor, request)
     write_skipped(skipped, Path(f"{photos.name}.skipped.csv"))
     return table
@@ -126,27 +151,28 @@ def read_photo_table(
 
 def make_extractor(
     name: str,
-    model: Path,
+    network: Path,
     *,
     output_name: str | None,
     preprocessing: str | dict[str, Any],
-    cache: Path | None = None,
+    store: Path | None = None,
     batch_size: int = 16,
     n_jobs: int | None = None,
     strict: bool = False,
+    verbose: int = 1,
 ) -> Extractor:
-    """Make an extractor that stores features in a file in the current folder, unless `cache` names another."""
+    """Make an extractor that stores features in a file in the current folder, unless `store` names another."""
     from ..images import Extractor
 
     extractor = Extractor(
-        model=model,
+        model=network,
         output_name=output_name,
         preprocessing=preprocessing,
-        cache=cache or Path(f"{name.replace(' ', '-')}.unseen-features.sqlite"),
+        cache=store or Path(f"{name.replace(' ', '-')}.unseen-features.sqlite"),
         batch_size=batch_size,
         n_jobs=n_jobs,
         strict=strict,
-        verbose=1,
+        verbose=verbose,
     )
     _ = extractor.facts  # opens the network, so that its errors are raised before any image is read
     return extractor

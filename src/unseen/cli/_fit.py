@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
-
-from ..utils.io import check_output_path
 from . import _options as o
-from ._report import error_console, print_notices, print_result, show_columns, translate_errors
+from ._report import message_console, print_notices, print_result, show_columns, translate_errors
 from ._show import print_card
-from ._user_methods import combine_methods, find_method, load_user_methods
+from ._user_methods import combine_methods, load_user_methods
 
 EXACT_BY_FEATURE_MAP = {"none": True, "nystroem": False}  # with "auto", the number of rows decides
 UNUSED_WITH_EXACT_KERNELS = "not used with exact kernels. Pass --feature-map nystroem to use landmarks."
@@ -21,7 +17,7 @@ UNUSED_WITH_EXACT_KERNELS = "not used with exact kernels. Pass --feature-map nys
 
 def fit(
     data: o.Data,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write, ending in .unseen.")],
+    *,
     label: o.Label = None,
     domain: o.Domain = None,
     group: o.Group = None,
@@ -30,32 +26,23 @@ def fit(
     unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            callback=o.list_methods_on_help,
-            is_eager=True,
-            help="Method to fit; auto fits an ensemble. --method help lists all methods.",
-        ),
-    ] = "auto",
-    with_models: o.With = None,
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = "standardize",
+    methods: o.FitMethods = "auto",
+    with_models: o.With = None,
+    transductive: o.Transductive = False,
+    balance: o.Balance = "none",
+    output: o.OutputModel,
+    overwrite: o.Overwrite = False,
+    format: o.Format = "txt",
+    columns: o.Columns = False,
+    quiet: o.Quiet = False,
+    feature_map: o.FeatureMap = "auto",
+    landmarks: o.Landmarks = None,
     seed: o.Seed = 0,
     jobs: o.Jobs = 1,
-    transductive: Annotated[
-        bool,
-        typer.Option(
-            "--transductive", help="Allow transductive models, which predict batches of a new domain, not single rows."
-        ),
-    ] = False,
-    balance: o.Weighing = "none",
-    feature_map: o.FeatureMap = "auto",
-    components: o.Components = None,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
-    columns: o.Columns = False,
-    as_json: o.Json = False,
 ) -> None:
     """Fit a model for domains that are not in the table, and evaluate it on held-out domains.
 
@@ -63,7 +50,6 @@ def fit(
     """
     from ..kernels import SizePlan
     from ..models import (
-        AUTO,
         check_storable,
         fit_notices,
         fit_table,
@@ -74,16 +60,10 @@ def fit(
     from ..tables import TableOptions, survey_table
 
     with translate_errors("Nothing was written."):
-        check_output_path(output, ".unseen")
-        user_methods = load_user_methods(with_models or [])
-        if method == AUTO:
-            methods = combine_methods([AUTO], user_methods)
-            check_storable([(one.transformer, one.classifier) for one in methods if one.own])
-        else:
-            methods = [find_method(method, user_methods)]
-            method = methods[0].name
-            check_storable([(methods[0].transformer, methods[0].classifier)])
-        not_allowed = [one.name for one in methods if one.transductive and not transductive]
+        o.check_model_output(output, overwrite)
+        all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
+        check_storable([(method.transformer, method.classifier) for method in all_methods if method.own])
+        not_allowed = [method.name for method in all_methods if method.transductive and not transductive]
         if not_allowed:
             raise ValueError(
                 f"The method {not_allowed[0]!r} is transductive: it predicts batches of a new domain, not single rows. "
@@ -103,22 +83,22 @@ def fit(
         )
         source = survey_table(data, request)
         try:
-            plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP.get(feature_map), landmarks=components)
+            plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP.get(feature_map), landmarks=landmarks)
             table = open_row_stream(source, plan, seed)
-            landmark_options = {"--components": components, "--workers": workers, "--scheduler": scheduler}
+            landmark_options = {"--landmarks": landmarks, "--workers": workers, "--scheduler": scheduler}
             unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]
             unused_notices = [f"{' and '.join(unused)} {UNUSED_WITH_EXACT_KERNELS}"] if unused else []
-            print_notices([*fit_notices(table, methods, plan), *unused_notices])
+            print_notices([*fit_notices(table, all_methods, plan), *unused_notices])
             with nullcontext() if plan.exact else o.open_cluster(workers, scheduler) as client:
                 result = fit_table(
                     table,
-                    methods,
+                    all_methods,
                     scale=scale,
                     transductive=transductive,
                     balance=balance,
                     seed=seed,
                     n_jobs=jobs,
-                    verbose=1,
+                    verbose=int(not quiet),
                     plan=plan,
                     stream=source,
                     client=client,
@@ -129,14 +109,18 @@ def fit(
         card = model_card(
             replace(table, notices=[*table.notices, *unused_notices, *result.remarks]),
             result,
-            method=method,
+            method=", ".join(method.name for method in all_methods),
             scale=scale,
             seed=seed,
             source=source,
             command=o.current_command(),
         )
         save_model(result.model, output, card)
-        print_result(card, as_json, print_card)
-        if columns and not as_json:
-            show_columns(card["data"]["columns"])
-        error_console.print(f"Wrote {output}")
+
+        def show(card: dict[str, Any]) -> None:
+            print_card(card)
+            if columns:
+                show_columns(card["data"]["columns"])
+
+        print_result(card, show, format)
+        message_console.print(f"Wrote {output}")

@@ -23,14 +23,20 @@ MAX_SHOWN_BATCHES = 20
 
 
 def monitor(
-    log: Annotated[Path, typer.Argument(dir_okay=False, help="Log that unseen predict --log wrote.")],
+    log: Annotated[Path, typer.Argument(metavar="LOG", dir_okay=False, help="Log that unseen predict --log wrote.")],
+    *,
     run_length: Annotated[
-        float, typer.Option(min=2, help="Average number of batches until a false alarm, for all charts together.")
+        float,
+        o.make_option(
+            o.EVALUATION,
+            min=2,
+            metavar="N",
+            help="Average number of batches until a false alarm, for all charts together.",
+        ),
     ] = 500.0,
-    figure: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="Write a figure to this .png, .svg or .pdf file.")
-    ] = None,
-    as_json: o.Json = False,
+    figure: o.Figure = None,
+    format: o.Format = "txt",
+    quiet: o.Quiet = False,
 ) -> None:
     """Show the history of predicted batches, and raise alarms where it changed. Exit code 1 if the last batch is one.
 
@@ -46,7 +52,7 @@ def monitor(
             from ..report import draw_monitoring
 
             save_figure(draw_monitoring(history), figure)
-        print_result(history, as_json, show_history)
+        print_result(history, show_history, format)
         if any(alarm["batch"] == len(history["batches"]) for alarm in history["alarms"]):
             raise typer.Exit(1)
 

@@ -1,5 +1,11 @@
 """Options that several commands share, and functions that interpret them.
 
+A command declares its parameters with the objects of this module, so that one thing has one name in all commands. An
+option that only one command has is made with `make_option` in the module of that command. The first
+argument is the panel of the help that shows the option: DATA, PHOTOGRAPHS, METHODS, EVALUATION, OUTPUT or COMPUTATION.
+The parameters of a command follow this order. A default that is not a value, such as None, is described with
+`show_default`; text in square brackets would be interpreted as markup. A command is registered in ``_app.py``.
+
 Here and in the commands, other packages are imported inside functions, so that ``--help`` does not wait for the import
 of scikit-learn.
 """
@@ -11,7 +17,7 @@ import io
 import logging
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -20,10 +26,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from ..utils.io import check_output_path
-from ._report import make_console, make_table, print_notices
+from ._report import STANDARD_OUTPUT as STANDARD_OUTPUT
+from ._report import make_console, make_table, print_notices, set_quiet
 
 if TYPE_CHECKING:
     from ..tables import Table, TableOptions
+
+DATA = "Data"
+PHOTOGRAPHS = "Photographs"
+METHODS = "Methods"
+EVALUATION = "Evaluation"
+OUTPUT = "Output"
+COMPUTATION = "Computation"
 
 CONNECT_SECONDS = 10
 LOCAL_CONFIG = {
@@ -41,10 +55,10 @@ def list_methods_on_help(names: str) -> str:
     """Print all methods and exit if the value of the option is "help"."""
     if names.strip().lower() != "help":
         return names
-    from ..model_selection import METHODS
+    from ..model_selection import METHODS as REGISTRY
 
     table = make_table(["method", "kind", "description"], [])
-    for method in METHODS.values():
+    for method in REGISTRY.values():
         table.add_row(method.name, method.kind, method.description)
     make_console().print(table)
     raise typer.Exit
@@ -56,109 +70,289 @@ def _check_jobs(jobs: int) -> int:
     return jobs
 
 
+def make_option(panel: str | None, *names: str, **settings: Any) -> Any:
+    """Make an option that the help shows in a panel; None is the panel of options in general."""
+    return typer.Option(*names, rich_help_panel=panel, **settings)
+
+
+# Data
 DATA_HELP = (
     "Table (.csv, .tsv, .parquet, .feather, .npz), or several: a folder, or a pattern in quotes. Each of several files "
     "is one domain, unless --domain names a column or the file names are those of parts of a table."
 )
 Data = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
 OptionalData = Annotated[Path | None, typer.Argument(metavar="DATA", help=DATA_HELP)]
-Network = Annotated[
-    Path | None, typer.Option("--model", dir_okay=False, help="ONNX file of a network; DATA are then photographs.")
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that unseen fit wrote.")]
+NewData = Annotated[
+    Path,
+    typer.Argument(metavar="NEW", help="New table; or a folder or a pattern of several. Columns are matched by name."),
 ]
-OutputName = Annotated[
-    str | None, typer.Option(help="Tensor of the network to use as features. [default: its first output]")
-]
-Preset = Annotated[
-    Literal["caffe", "torchvision", "tf-lite"],
-    typer.Option(help="Preprocessing of the images with which the network was trained."),
-]
-DomainFrom = Annotated[
+GUESSED = "a column with an obvious name"
+Label = Annotated[str | None, make_option(DATA, metavar="COLUMN", show_default=GUESSED, help="Column of the classes.")]
+Domain = Annotated[str | None, make_option(DATA, metavar="COLUMN", show_default=GUESSED, help="Column of the domains.")]
+NewDomain = Annotated[
     str | None,
-    typer.Option(metavar="REGEX", help="Regular expression with one group that matches the domain in each path."),
-]
-Label = Annotated[str | None, typer.Option(help="Column of the classes. [default: a column with an obvious name]")]
-Domain = Annotated[str | None, typer.Option(help="Column of the domains. [default: a column with an obvious name]")]
-Group = Annotated[str | None, typer.Option(help="Column of groups of rows, such as the patient.")]
-Dates = Annotated[Literal["drop", "ordinal"], typer.Option(help="Drop dates, or use them as days since 1970.")]
-Categories = Annotated[
-    str | None,
-    typer.Option(help="Numeric columns that are categories, such as codes, comma-separated. [default: none]"),
-]
-Columns = Annotated[bool, typer.Option("--columns", help="Also list the use of every column.")]
-Features = Annotated[
-    str | None,
-    typer.Option(
-        help="Columns to use, comma-separated; quote names that contain commas: 'age,\"a, b\"'. [default: all others]"
+    make_option(
+        DATA, "--domain", metavar="COLUMN", show_default="one domain", help="Column of the domains of the new table."
     ),
 ]
-Drop = Annotated[str | None, typer.Option(help="Columns to drop, in the syntax of --features.")]
-Unlabeled = Annotated[
-    str | None, typer.Option(help="Drop rows with this label, such as 0 or unknown; NA for missing labels.")
+Group = Annotated[
+    str | None,
+    make_option(DATA, metavar="COLUMN", show_default="none", help="Column of groups of rows, such as the patient."),
 ]
-Metric = Annotated[
-    str,
-    typer.Option(
-        help="Score to compare: accuracy, balanced_accuracy, f1, roc_auc, average_precision, log_loss, or a scorer of "
-        "scikit-learn."
+Features = Annotated[
+    str | None,
+    make_option(
+        DATA,
+        metavar="COLUMNS",
+        show_default="all others",
+        help="Columns to use, comma-separated; quote names that contain commas: 'age,\"a, b\"'.",
+    ),
+]
+Drop = Annotated[
+    str | None,
+    make_option(
+        DATA, metavar="COLUMNS", show_default="none", help="Columns to leave out, in the syntax of --features."
+    ),
+]
+Unlabeled = Annotated[
+    str | None,
+    make_option(
+        DATA,
+        metavar="LABEL",
+        show_default="none",
+        help="Leave out rows with this label, such as 0 or unknown; NA for missing labels.",
+    ),
+]
+Dates = Annotated[Literal["drop", "ordinal"], make_option(DATA, help="Drop dates, or use them as days since 1970.")]
+Categories = Annotated[
+    str | None,
+    make_option(
+        DATA,
+        metavar="COLUMNS",
+        show_default="none",
+        help="Numeric columns that are categories, such as codes, comma-separated.",
     ),
 ]
 MaxPerDomain = Annotated[
-    int | None, typer.Option(min=2, help="Maximum number of samples per domain, drawn at random. [default: all]")
-]
-SCALE_HELP = "Scale columns to unit variance, rows to unit length, or neither."
-Scale = Annotated[Literal["standardize", "l2", "none"], typer.Option(help=SCALE_HELP)]
-OptionalScale = Annotated[
-    Literal["standardize", "l2", "none"] | None,
-    typer.Option(help=SCALE_HELP, show_default="standardize; of the examples: none and l2"),
-]
-Weighing = Annotated[
-    Literal["none", "classes", "domains"],
-    typer.Option(help="Give all classes, or all domains, equal weight in training; 1-NN ignores weights."),
-]
-FeatureMap = Annotated[
-    Literal["auto", "none", "nystroem"],
-    typer.Option(
-        help="Exact kernels (none), landmarks for any number of rows (nystroem), or landmarks above 8,000 rows (auto)."
+    int | None,
+    make_option(
+        DATA,
+        min=2,
+        metavar="N",
+        show_default="all",
+        help="Maximum number of samples per domain, drawn at random.",
     ),
 ]
-Components = Annotated[
-    int | None, typer.Option(min=1, help="Number of landmarks. [default: 1000, fewer if they suffice]")
+SCALE_HELP = "Scale columns to unit variance, rows to unit length, or neither."
+Scale = Annotated[Literal["standardize", "l2", "none"], make_option(DATA, help=SCALE_HELP)]
+OptionalScale = Annotated[
+    Literal["standardize", "l2", "none"] | None,
+    make_option(DATA, help=SCALE_HELP, show_default="standardize; of the examples: none and l2"),
 ]
-Workers = Annotated[int | None, typer.Option(min=1, help="Number of local Dask workers. [default: none]")]
-Scheduler = Annotated[
-    str | None, typer.Option(help="Address of a running Dask scheduler, such as tcp://HOST:8786. [default: none]")
+
+# Photographs
+NETWORK_HELP = "ONNX file of a network that computes features of photographs."
+Network = Annotated[Path, make_option(PHOTOGRAPHS, metavar="FILE", dir_okay=False, help=NETWORK_HELP)]
+OptionalNetwork = Annotated[
+    Path | None,
+    make_option(
+        PHOTOGRAPHS,
+        "--network",
+        metavar="FILE",
+        dir_okay=False,
+        show_default="none: DATA is a table",
+        help=NETWORK_HELP,
+    ),
 ]
-Selection = Annotated[
-    Literal["domain", "within", "oracle"],
-    typer.Option(help="Select settings on held-out domains, within the training domains, or on the target."),
+OutputName = Annotated[
+    str | None,
+    make_option(
+        PHOTOGRAPHS,
+        metavar="NAME",
+        show_default="its first output",
+        help="Tensor of the network to use as features.",
+    ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the random number generator.")]
-JOBS_HELP = "Number of processes; -1 for one per core. Work on Dask workers does not use them."
-Jobs = Annotated[int, typer.Option("--jobs", "-j", callback=_check_jobs, help=JOBS_HELP)]
-Quick = Annotated[bool, typer.Option("--quick", help="Run a short version: one repeat, small grids.")]
-Repeats = Annotated[int, typer.Option(min=1, help="Number of random samples of the training data.")]
+Preset = Annotated[
+    Literal["caffe", "torchvision", "tf-lite"],
+    make_option(PHOTOGRAPHS, help="Preprocessing of the images with which the network was trained."),
+]
+DomainFrom = Annotated[
+    str | None,
+    make_option(
+        PHOTOGRAPHS,
+        metavar="REGEX",
+        show_default="the folders",
+        help="Regular expression with one group that matches the domain in each path.",
+    ),
+]
+
+# Methods
+METHODS_HELP = "Methods, comma-separated; --methods help lists them."
 Methods = Annotated[
     str,
-    typer.Option(
+    make_option(
+        METHODS,
+        metavar="NAMES",
         callback=list_methods_on_help,
         is_eager=True,
-        help="Methods, comma-separated; --methods help lists them.",
+        help=METHODS_HELP,
         show_default="all",
+    ),
+]
+FitMethods = Annotated[
+    str,
+    make_option(
+        METHODS,
+        "--methods",
+        metavar="NAMES",
+        callback=list_methods_on_help,
+        is_eager=True,
+        help=f"{METHODS_HELP} Several make an ensemble; auto is the ensemble of unseen.UnseenClassifier.",
     ),
 ]
 With = Annotated[
     list[str] | None,
-    typer.Option(
+    make_option(
+        METHODS,
         "--with",
         metavar="LOCATION:NAME",
+        show_default="none",
         help="Add your classifier, from file.py:NAME or package.module:NAME. Runs its code. Can be repeated.",
     ),
 ]
-Store = Annotated[
-    Path | None, typer.Option(dir_okay=False, help="File that stores results; rerun to continue an interrupted run.")
+Transductive = Annotated[
+    bool,
+    make_option(
+        METHODS,
+        "--transductive",
+        help="Allow transductive models, which predict batches of a new domain, not single rows.",
+    ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the complete result as JSON.")]
-Report = Annotated[Path | None, typer.Option(dir_okay=False, help="Write a report to this .html file.")]
+Balance = Annotated[
+    Literal["none", "classes", "domains"],
+    make_option(METHODS, help="Give all classes, or all domains, equal weight in training; 1-NN ignores weights."),
+]
+Quick = Annotated[bool, make_option(METHODS, "--quick", help="Run a short version: one repeat, small grids.")]
+
+# Evaluation
+Metric = Annotated[
+    str,
+    make_option(
+        EVALUATION,
+        metavar="NAME",
+        help="Score to compare: accuracy, balanced_accuracy, f1, roc_auc, average_precision, log_loss, or a scorer of "
+        "scikit-learn.",
+    ),
+]
+Selection = Annotated[
+    Literal["domain", "within", "oracle"],
+    make_option(EVALUATION, help="Select settings on held-out domains, within the training domains, or on the target."),
+]
+Repeats = Annotated[
+    int, make_option(EVALUATION, min=1, metavar="N", help="Number of random samples of the training data.")
+]
+
+# Output
+Output = Annotated[
+    Path,
+    make_option(
+        OUTPUT,
+        "--output",
+        "-o",
+        metavar="FILE",
+        dir_okay=False,
+        allow_dash=True,
+        show_default="standard output",
+        help="File to write the result to; - is standard output.",
+    ),
+]
+OutputModel = Annotated[
+    Path, make_option(OUTPUT, "--output", "-o", metavar="FILE", help="Model file to write, ending in .unseen.")
+]
+Overwrite = Annotated[bool, make_option(OUTPUT, "--overwrite", help="Replace an existing model file.")]
+Format = Annotated[Literal["txt", "json"], make_option(OUTPUT, help="Print the result as text, or completely as JSON.")]
+TableFormat = Annotated[
+    Literal["txt", "json", "csv"] | None,
+    make_option(
+        OUTPUT,
+        show_default="by the suffix of --output, or txt",
+        help="Write the result as text, completely as JSON, or its table as CSV.",
+    ),
+]
+Report = Annotated[
+    Path | None,
+    make_option(OUTPUT, metavar="FILE", dir_okay=False, show_default="none", help="Write a report to this .html file."),
+]
+Figure = Annotated[
+    Path | None,
+    make_option(
+        OUTPUT,
+        metavar="FILE",
+        dir_okay=False,
+        show_default="none",
+        help="Write a figure to this .png, .svg or .pdf file.",
+    ),
+]
+Columns = Annotated[bool, make_option(OUTPUT, "--columns", help="Also list the use of every column.")]
+Quiet = Annotated[
+    bool,
+    make_option(
+        OUTPUT, "--quiet", "-q", callback=set_quiet, help="Print results and errors only, no notes and no progress."
+    ),
+]
+
+# Computation
+FeatureMap = Annotated[
+    Literal["auto", "none", "nystroem"],
+    make_option(
+        COMPUTATION,
+        help="Exact kernels (none), landmarks for any number of rows (nystroem), or landmarks above 8,000 rows (auto).",
+    ),
+]
+Landmarks = Annotated[
+    int | None,
+    make_option(
+        COMPUTATION,
+        min=1,
+        metavar="N",
+        show_default="1000, fewer if they suffice",
+        help="Number of landmarks of the feature map.",
+    ),
+]
+BatchSize = Annotated[
+    int,
+    make_option(
+        COMPUTATION, min=1, metavar="N", help="Maximum number of rows in memory, fewer if they have many columns."
+    ),
+]
+Store = Annotated[
+    Path | None,
+    make_option(
+        COMPUTATION,
+        metavar="FILE",
+        dir_okay=False,
+        show_default="a name in the current folder",
+        help="File that stores intermediate results; rerun the command to continue an interrupted run.",
+    ),
+]
+Seed = Annotated[int, make_option(COMPUTATION, min=0, metavar="N", help="Seed of the random number generators.")]
+JOBS_HELP = "Number of processes; -1 for one per core. Work on Dask workers does not use them."
+Jobs = Annotated[int, make_option(COMPUTATION, "--jobs", "-j", metavar="N", callback=_check_jobs, help=JOBS_HELP)]
+Workers = Annotated[
+    int | None,
+    make_option(COMPUTATION, min=1, metavar="N", show_default="none", help="Number of local Dask workers."),
+]
+Scheduler = Annotated[
+    str | None,
+    make_option(
+        COMPUTATION,
+        metavar="ADDRESS",
+        show_default="none",
+        help="Address of a running Dask scheduler, such as tcp://HOST:8786.",
+    ),
+]
 
 
 def _all_methods() -> str:
@@ -182,6 +376,20 @@ def parse_names(names: str | None) -> list[str] | None:
             "comma."
         ) from None
     return [name.strip() for line in lines for name in line if name.strip()]
+
+
+def parse_shares(text: str) -> dict[str, float]:
+    """Parse comma-separated classes and their shares, such as ``ill=0.03``."""
+    shares = {}
+    for entry in parse_names(text) or []:
+        name, separator, value = entry.rpartition("=")
+        try:
+            shares[name.strip()] = float(value)
+        except ValueError:
+            separator = ""
+        if not separator:
+            raise ValueError(f"--prior {text!r} is not a list of classes and shares, such as ill=0.03,well=0.97.")
+    return shares
 
 
 def read_table(data: Path, request: TableOptions) -> Table:
@@ -278,6 +486,21 @@ def results_path(name: str, store: Path | None) -> tuple[Path, str]:
     """Return the file of results of a study, and the message to print if the study is interrupted."""
     store = store or Path(f"{name}.unseen-results.sqlite")
     return store, f"Completed results are stored in {store}. Run the same command again to continue."
+
+
+def check_model_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
+    """Raise ValueError, before any computation, if a model file cannot be written or would be replaced."""
+    if path == STANDARD_OUTPUT:
+        raise ValueError("A model cannot be written to standard output. Pass the name of a file that ends in .unseen.")
+    check_output_path(path, ".unseen", inputs=inputs)
+    if path.exists() and not overwrite:
+        raise ValueError(f"{path} exists. Pass --overwrite to replace it, or choose another name.")
+
+
+def check_result_output(path: Path, *endings: str, inputs: Iterable[Path] = ()) -> None:
+    """Raise ValueError, before any computation, if a result cannot be written; standard output is always allowed."""
+    if path != STANDARD_OUTPUT:
+        check_output_path(path, *endings, inputs=inputs)
 
 
 def check_store(store: Path) -> None:

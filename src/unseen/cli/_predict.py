@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Literal
 
 import typer
@@ -11,10 +16,10 @@ from ..exceptions import SmallBatchError
 from ..utils.io import check_output_path
 from . import _options as o
 from ._report import (
-    error_console,
     escape_controls,
     make_console,
     make_table,
+    message_console,
     print_notices,
     print_result,
     translate_errors,
@@ -28,36 +33,81 @@ REMEDIES = {
     "batch": "predict a table with at least {min_rows} rows of each new domain",
     "inductive": "fit without --transductive",
     "source": "name a source domain in the column --domain",
-    "center": "omit --center target",
+    "center": "omit --centering target",
 }
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="Model file that unseen fit wrote.")],
-    new: Annotated[
-        Path, typer.Argument(help="New table; or a folder or a pattern of several. Columns are matched by name.")
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write predictions to, .csv or .parquet.")],
-    center: Annotated[
-        Literal["model", "target"],
-        typer.Option(help="Center as the model was fitted, or on the new rows of each domain (transductive)."),
-    ] = "model",
-    domain: Annotated[
-        str | None, typer.Option(help="Column of the domains of the new table. [default: one domain]")
-    ] = None,
+    model: o.ModelFile,
+    new: o.NewData,
+    *,
+    domain: o.NewDomain = None,
     keep: Annotated[
-        str | None, typer.Option(help="Columns to copy to the output, comma-separated, such as identifiers; or all.")
+        str | None,
+        o.make_option(
+            o.DATA,
+            metavar="COLUMNS",
+            show_default="none",
+            help="Columns to copy to the output, comma-separated, such as identifiers; or all.",
+        ),
     ] = None,
-    sets: Annotated[
+    centering: Annotated[
+        Literal["model", "target"],
+        o.make_option(
+            o.METHODS, help="Center as the model was fitted, or on the new rows of each domain (transductive)."
+        ),
+    ] = "model",
+    coverage: Annotated[
         float | None,
-        typer.Option(help="Add prediction sets with this coverage, such as 0.8."),
+        o.make_option(
+            o.METHODS, metavar="SHARE", show_default="none", help="Add prediction sets with this coverage, such as 0.8."
+        ),
     ] = None,
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="Maximum number of rows in memory, fewer if they have many columns.")
-    ] = 20_000,
+    prior: Annotated[
+        str | None,
+        o.make_option(
+            o.METHODS,
+            metavar="CLASS=SHARE",
+            show_default="as in training",
+            help="Known class frequencies at the new domain, comma-separated, such as ill=0.03; others share the rest.",
+        ),
+    ] = None,
+    ask: Annotated[
+        int | None,
+        o.make_option(
+            o.METHODS,
+            min=1,
+            metavar="N",
+            show_default="none",
+            help="List this many rows whose labels serve unseen adapt best.",
+        ),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        o.make_option(
+            o.OUTPUT,
+            metavar="FILE",
+            dir_okay=False,
+            show_default="none",
+            help="Append facts of this batch to an SQLite file, for unseen monitor.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path,
+        o.make_option(
+            o.OUTPUT,
+            "--output",
+            "-o",
+            metavar="FILE",
+            allow_dash=True,
+            help="File to write predictions to, by its suffix; - writes CSV to standard output.",
+        ),
+    ],
+    format: o.Format = "txt",
+    quiet: o.Quiet = False,
+    batch_size: o.BatchSize = 20_000,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
-    as_json: o.Json = False,
 ) -> None:
     """Predict the rows of a new table, in their order, and report how novel their domains are.
 
@@ -66,23 +116,54 @@ def predict(
     from ..models import RESULT_ENDINGS, load_model
 
     with translate_errors("Nothing was written."):
-        check_output_path(output, *RESULT_ENDINGS, inputs=(new, model))
+        o.check_result_output(output, *RESULT_ENDINGS, inputs=(new, model))
+        if output == o.STANDARD_OUTPUT and format != "txt":
+            raise ValueError(
+                f"Standard output cannot hold both the predictions (--output -) and the summary (--format {format}). "
+                "Write the predictions to a file, or omit --format."
+            )
+        check_output_path(log, inputs=(new, model, output))
         fitted_model = load_model(model)
-        if sets is not None:  # an unattainable coverage is an error before the table is read
-            fitted_model.table_model.ensemble.threshold(sets)
+        if prior is not None:
+            fitted_model = fitted_model.with_prior(o.parse_shares(prior))
+        if coverage is not None:  # an unattainable coverage is an error before the table is read
+            fitted_model.table_model.ensemble.threshold(coverage)
         kept_columns = "all" if keep == "all" else o.parse_names(keep)
         table = fitted_model.open_table(new, domain=domain, keep=kept_columns, batch_size=batch_size)
         print_notices(table.notices)
-        with o.open_cluster(workers, scheduler) as client:
+        with o.open_cluster(workers, scheduler) as client, _open_output(output) as file:
             try:
                 prediction = fitted_model.predict_table(
-                    table, output, center=center, sets=sets, client=client, verbose=1
+                    table, file, center=centering, sets=coverage, client=client, verbose=int(not quiet)
                 )
             except SmallBatchError as error:
                 raise ValueError(f"{error.problem} {error.advice(REMEDIES)}") from error
+            if ask is not None:
+                prediction.summary["to_label"] = [row + 1 for row in prediction.rows_to_label(ask)]
         print_notices(prediction.notices)
-        print_result(prediction.summary, as_json, show_predictions)
-        error_console.print(f"Wrote {output}")
+        if log is not None:
+            from ..adaptation import append_batch
+
+            append_batch(log, prediction.summary, model=fitted_model.card["payload"]["sha256"], source=str(new))
+        if output != o.STANDARD_OUTPUT:
+            print_result(prediction.summary, show_predictions, format)
+            message_console.print(f"Wrote {output}")
+        elif not quiet:
+            with redirect_stdout(sys.stderr):
+                show_predictions(prediction.summary)
+
+
+@contextmanager
+def _open_output(output: Path) -> Iterator[Path]:
+    """Yield the file to write; for standard output a temporary CSV file, which is printed if no exception is raised."""
+    if output != o.STANDARD_OUTPUT:
+        yield output
+        return
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "predictions.csv"
+        yield file
+        with file.open(encoding="utf-8", newline="") as text:
+            copyfileobj(text, sys.stdout)
 
 
 def show_predictions(summary: dict[str, Any]) -> None:
@@ -100,6 +181,8 @@ def show_predictions(summary: dict[str, Any]) -> None:
         coverage = 100 * sets["coverage"]
         text = f"Prediction sets have {sets['classes']:.1f} labels on average, for a coverage of {coverage:g}%."
         _print_line(sets["note"] or text)
+    if summary.get("to_label"):
+        _print_line(f"Rows to label, from 1: {', '.join(map(str, summary['to_label']))}")
     lines = []
     for entry in sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0)):
         lines.append(f"{quote_label(entry['domain'])}: {entry['text']}" if has_domains else entry["text"])
@@ -116,7 +199,7 @@ def _print_agreement(agreement: dict[str, Any], has_domains: bool) -> None:
         _print_lines(lines, "with higher accuracy", indent="  ")
     names = [quote_label(name) for name in agreement["classes"]]
     if len(names) > MAX_SHOWN_CLASSES:
-        _print_line(f"The confusion matrix of {len(names)} classes is too wide to print; --json has it.")
+        _print_line(f"The confusion matrix of {len(names)} classes is too wide to print; --format json has it.")
         return
     table = make_table(["label"], names, "Confusion matrix (columns: predicted labels)")
     rows = list(zip(names, agreement["counts"], strict=True))

@@ -1,18 +1,23 @@
-"""Output of the commands: tables, errors and exit codes (0 success, 1 failure, 2 invalid usage or input)."""
+"""Output of the commands: results on standard output; notes, progress and errors on standard error; exit codes.
+
+The exit code is 0 for success, 1 for a failure, 2 for invalid usage or input, and 130 for an interrupt by Ctrl-C.
+"""
 
 from __future__ import annotations
 
+import csv
 import errno
+import io
 import json
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 from rich.cells import cell_len, set_cell_size
@@ -31,7 +36,29 @@ DIRECTION_CHARACTERS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0
 ESCAPED_DIRECTION = {code: f"\\u{code:04x}" for code in DIRECTION_CHARACTERS}
 CONTROL_CHARACTERS = (*range(9), *range(11, 32), *range(127, 160))  # all except tab and newline
 REPLACEMENTS = dict.fromkeys(CONTROL_CHARACTERS, "\ufffd") | ESCAPED_DIRECTION
-PARAMETER = re.compile(r"the parameter (\w+)")  # messages of the library name parameters in this form
+STANDARD_OUTPUT = Path("-")
+FORMAT_BY_SUFFIX = {".csv": "csv", ".json": "json", ".md": "markdown", ".tex": "latex"}
+INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as a shell reports it
+# Parameters of the library whose options have other names; the others only have hyphens instead of underscores.
+OPTION_BY_PARAMETER = {
+    "cache": "--store",
+    "center": "--centering",
+    "method": "--methods",
+    "model": "--network",
+    "n_jobs": "--jobs",
+    "n_permutations": "--permutations",
+    "preprocess": "--scale",
+    "random_state": "--seed",
+    "sample_domain": "--domain",
+    "sets": "--coverage",
+}
+# Messages of the library name parameters in these forms: "the parameter drop"; a name in front of "must be" or of the
+# equals sign at the beginning; and anywhere a name that is not a word, unless it is quoted as the names of columns are.
+LEADING_NAMES = "balance|centering|coverage|grid|metric|preprocess|repeats|scale|selection"
+UNAMBIGUOUS_NAMES = "batch_size|domain_from|feature_map|max_per_domain|n_jobs|n_permutations|output_name|random_state"
+PARAMETER = re.compile(
+    rf"\bthe parameter (\w+)|^({LEADING_NAMES})(?= must be |=)|(?<![\w'\"./-])({UNAMBIGUOUS_NAMES})(?![\w'\"./(-])"
+)
 PIPE_WIDTH = 240  # columns of a table that is written to a file or a pipe
 
 
@@ -52,6 +79,13 @@ class Terminal(Console):
 
 
 error_console = Terminal(stderr=True, soft_wrap=True)
+message_console = Terminal(stderr=True, soft_wrap=True)  # for notes and progress, which --quiet suppresses
+
+
+def set_quiet(quiet: bool) -> bool:
+    """Suppress notes and progress, or print them; the callback of --quiet, which every command has."""
+    message_console.quiet = quiet
+    return quiet
 
 
 def make_console() -> Terminal:
@@ -102,8 +136,7 @@ def translate_errors(resume: str = "") -> Iterator[None]:
             finally:
                 print_notices(dict.fromkeys(str(warning.message) for warning in caught))
     except KeyboardInterrupt:
-        error_console.print(f"Stopped. {resume}".strip())
-        raise typer.Exit(1) from None
+        exit_on_interrupt(resume)
     except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:
         error_console.print(Text.assemble(("Error: ", "bold red"), escape_controls(_name_options(str(error)))))
         raise typer.Exit(2) from None
@@ -119,29 +152,71 @@ def translate_errors(resume: str = "") -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
+def exit_on_interrupt(resume: str = "") -> NoReturn:
+    """Print that the command was interrupted, and what remains of its work, and exit."""
+    error_console.print(f"Interrupted. {resume}".strip())
+    raise typer.Exit(INTERRUPT_EXIT_CODE) from None
+
+
 def _name_options(text: str) -> str:
     """Replace the parameters that a message of the library names by the options of the command."""
-    return PARAMETER.sub(lambda match: f"--{match[1].replace('_', '-')}", text)
+
+    def get_option(match: re.Match[str]) -> str:
+        name = match[match.lastindex or 0]
+        return OPTION_BY_PARAMETER.get(name, f"--{name.replace('_', '-')}")
+
+    return PARAMETER.sub(get_option, text)
 
 
 def print_notices(lines: Iterable[str]) -> None:
     """Print assumptions and omissions to standard error."""
     for line in lines:
-        error_console.print(Text.assemble(("Note: ", "bold"), escape_controls(_name_options(line))))
+        message_console.print(Text.assemble(("Note: ", "bold"), escape_controls(_name_options(line))))
 
 
-def print_result(result: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], None]) -> None:
-    """Print a result with `show`, or as JSON in which control characters are escaped.
+def select_format(format: str | None, output: Path = STANDARD_OUTPUT) -> str:
+    """Return the format of a result: the given one, or that of the suffix of the output file, or text."""
+    return format or FORMAT_BY_SUFFIX.get(output.suffix.lower(), "txt")
 
-    In JSON, characters that the encoding of standard output lacks are escaped as well, so that nothing is lost.
-    """
-    if not as_json:
+
+def print_result(
+    result: dict[str, Any],
+    show: Callable[[dict[str, Any]], None],
+    format: str = "txt",
+    output: Path = STANDARD_OUTPUT,
+    table: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Print a result with `show`, or as JSON, or its table as CSV; or write it to a file."""
+    if format == "json":
+        write_text(_format_json(result, output), output)
+    elif format == "csv":
+        write_text(_format_csv(table), output)
+    elif output == STANDARD_OUTPUT:
         show(result)
-        return
+    else:
+        text = io.StringIO()
+        with redirect_stdout(text):
+            show(result)
+        write_text(text.getvalue(), output)
+
+
+def _format_json(result: dict[str, Any], output: Path) -> str:
+    """Return JSON in which control characters are escaped.
+
+    Characters that the encoding of standard output lacks are escaped as well, so that nothing is lost.
+    """
     # json.dumps does not escape DEL and the control characters after it.
     escapes = {code: f"\\u{code:04x}" for code in range(127, 160)} | ESCAPED_DIRECTION
-    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    typer.echo(json.dumps(result, ensure_ascii=not is_unicode, allow_nan=False).translate(escapes))
+    is_unicode = output != STANDARD_OUTPUT or (sys.stdout.encoding or "").lower().startswith("utf")
+    return json.dumps(result, ensure_ascii=not is_unicode, allow_nan=False).translate(escapes) + "\n"
+
+
+def _format_csv(table: Sequence[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(table[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(table)
+    return text.getvalue()
 
 
 def show_table(table: AccuracyTable, title: str) -> None:
@@ -188,14 +263,14 @@ def show_columns(uses: list[dict[str, Any]]) -> None:
     make_console().print(table)
 
 
-def write_text(text: str, path: Path | None) -> None:
-    """Write a text atomically to a file; without a path, print it."""
-    if path is None:
+def write_text(text: str, path: Path = STANDARD_OUTPUT) -> None:
+    """Print a text, or write it atomically to a file."""
+    if path == STANDARD_OUTPUT:
         typer.echo(escape_controls(text) if sys.stdout.isatty() else text, nl=False)
         return
     with atomic_write(path) as file:
         file.write_text(text, encoding="utf-8")
-    error_console.print(f"Wrote {path}")
+    message_console.print(f"Wrote {path}")
 
 
 def save_figure(figure: Any, path: Path) -> None:
@@ -203,4 +278,4 @@ def save_figure(figure: Any, path: Path) -> None:
     with atomic_write(path) as file, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # characters that the font lacks are drawn as boxes
         figure.savefig(file, dpi=150, format=path.suffix[1:].lower())
-    error_console.print(f"Wrote {path}")
+    message_console.print(f"Wrote {path}")

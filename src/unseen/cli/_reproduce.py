@@ -13,65 +13,95 @@ import typer
 from ..utils.io import check_output_path
 from . import _options as o
 from ._extract import make_extractor, write_skipped
-from ._report import error_console, print_notices, save_figure, show_table, translate_errors, write_text
+from ._help import Command, Group
+from ._report import (
+    error_console,
+    message_console,
+    print_notices,
+    print_result,
+    save_figure,
+    select_format,
+    show_table,
+    translate_errors,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from ..study import AccuracyTable
 
 reproduce = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
+    rich_markup_mode="rich",
     help="Rerun the experiments of the CIDG paper.",
     epilog="Example: unseen reproduce folder ./hospitals --quick",
 )
 
 Format = Annotated[
-    Literal["markdown", "latex", "csv", "json"] | None, typer.Option(help="Print the table in this format.")
+    Literal["txt", "markdown", "latex", "csv", "json"] | None,
+    o.make_option(o.OUTPUT, show_default="by the suffix of --output, or txt", help="Write the table in this format."),
 ]
-Output = Annotated[
+Figure = Annotated[
+    Path, o.make_option(o.OUTPUT, metavar="FILE", dir_okay=False, help="Write a figure to this file, as .svg and .png.")
+]
+FIGURE_SUFFIXES = (".png", ".svg")
+Photos = Annotated[
     Path | None,
-    typer.Option(
-        "--output", "-o", dir_okay=False, help="Write the table to this file, in --format or the format of its suffix."
+    o.make_option(
+        o.PHOTOGRAPHS,
+        metavar="FOLDER",
+        file_okay=False,
+        show_default="none",
+        help="Folder of photographs in DOMAIN/CLASS/; needs --network.",
     ),
 ]
-Figure = Annotated[Path, typer.Option(dir_okay=False, help="Figure to write, as .svg and .png.")]
-FIGURE_SUFFIXES = (".png", ".svg")
-FORMAT_BY_SUFFIX = {".tex": "latex", ".csv": "csv", ".json": "json"}
-Photos = Annotated[
-    Path | None, typer.Option(file_okay=False, help="Folder of photographs in DOMAIN/CLASS/; needs --model.")
+DataHome = Annotated[
+    Path | None,
+    o.make_option(
+        o.DATA,
+        metavar="FOLDER",
+        show_default="$UNSEEN_DATA, or a cache folder",
+        help="Folder of the data files, for reading and downloading.",
+    ),
 ]
-DataHome = Annotated[Path | None, typer.Option(help="Folder of the data files, for reading and downloading.")]
 
 
-@reproduce.command("synthetic")
+@reproduce.command("synthetic", cls=Command)
 def synthetic(
-    seeds: Annotated[
-        int, typer.Option(min=1, help="Number of random samples of the data, unless --draw is given.")
-    ] = 10,
-    draw: Annotated[
+    data: Annotated[
         Path | None,
-        typer.Option(
+        o.make_option(
+            o.DATA,
+            metavar="FILE",
             dir_okay=False,
-            help="Table to use instead, with the domains domain 1, domain 2, domain 3 and validation.",
+            show_default="random samples",
+            help="Table of a sample, with the domains domain 1, domain 2, domain 3 and validation.",
         ),
     ] = None,
     grid: Annotated[
         Literal["ours", "fine", "authors"],
-        typer.Option(
+        o.make_option(
+            o.METHODS,
             help="Grid of CIDG: the grid of this package, the same with finer steps between weights, or that of the "
-            "authors' program."
+            "authors' program.",
         ),
     ] = "ours",
-    figure: Figure = Path("synthetic.png"),
     quick: o.Quick = False,
-    jobs: o.Jobs = 2,
+    repeats: Annotated[
+        int,
+        o.make_option(o.EVALUATION, min=1, metavar="N", help="Number of random samples of the data, without --data."),
+    ] = 10,
+    output: o.Output = o.STANDARD_OUTPUT,
     format: Format = None,
-    output: Output = None,
+    figure: Figure = Path("synthetic.png"),
+    quiet: o.Quiet = False,
+    jobs: o.Jobs = 2,
 ) -> None:
     """Reproduce figure 1: the synthetic data, with three ways to select the settings.
 
     CIDG follows its authors' released code; "CIDG as printed" follows the equations of the paper.
 
-    Example: unseen reproduce synthetic --draw toy.csv --grid authors
+    Example: unseen reproduce synthetic --data toy.csv --grid authors
     """
     import numpy as np
 
@@ -88,22 +118,22 @@ def synthetic(
     from ..tables import load_table
 
     with translate_errors():
-        check_output_path(output)
+        o.check_result_output(output)
         for suffix in FIGURE_SUFFIXES:
             check_output_path(figure.with_suffix(suffix))
-        if draw is None:
-            draws = [draw_synthetic(seed) for seed in range(2 if quick else seeds)]
+        if data is None:
+            draws = [draw_synthetic(seed) for seed in range(2 if quick else repeats)]
         else:
-            table = load_table(draw)
+            table = load_table(data)
             draws = [check_draw(table.X, table.y, table.domain)]
-        rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=jobs, verbose=1)
-        name = "synthetic" if draw is None else draw.name
+        rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=jobs, verbose=int(not quiet))
+        name = "synthetic" if data is None else data.name
         title = (
             f"{name}: accuracy on the target, by selection of settings; grid of CIDG: {grid}; the paper: 86.67 for CIDG"
         )
         selection = CHOSEN_BY[1]
         problem = make_synthetic_problem(draws[0], selection, grid=grid, quick=quick)
-        if draw is not None:
+        if data is not None:
             for method in ("CIDG", "CIDG as printed"):
                 scores = 100 * tied_target_accuracies(method, problem)
                 if len(scores) > 1:
@@ -128,34 +158,39 @@ class _StudyOptions:
     repeats: int
     methods: str
     quick: bool
-    jobs: int
+    output: Path
+    format: str | None
+    quiet: bool
     store: Path | None
-    format: Any
-    output: Path | None
+    jobs: int
     max_per_domain: int | None = None
 
 
-@reproduce.command("office-caltech")
+@reproduce.command("office-caltech", cls=Command)
 def office_caltech(
+    feature_set: Annotated[
+        Literal["decaf6", "surf"],
+        o.make_option(o.DATA, help="Features of the images, without --photos; the paper uses decaf6."),
+    ] = "decaf6",
+    data_home: DataHome = None,
+    download: Annotated[bool, o.make_option(o.DATA, "--download/--no-download", help="Download missing files.")] = True,
     photos: Photos = None,
-    model: o.Network = None,
+    network: o.OptionalNetwork = None,
     output_name: o.OutputName = None,
     preset: o.Preset = "caffe",
-    features: Annotated[str, typer.Option(help="Features: decaf6, as in the paper, or surf.")] = "decaf6",
-    data_home: DataHome = None,
-    download: Annotated[bool, typer.Option(help="Download missing files.")] = True,
-    selection: o.Selection = "domain",
-    repeats: o.Repeats = 5,
     methods: o.Methods = o.ALL_METHODS,
     quick: o.Quick = False,
-    jobs: o.Jobs = 2,
-    store: o.Store = None,
+    selection: o.Selection = "domain",
+    repeats: o.Repeats = 5,
+    output: o.Output = o.STANDARD_OUTPUT,
     format: Format = None,
-    output: Output = None,
+    quiet: o.Quiet = False,
+    store: o.Store = None,
+    jobs: o.Jobs = 2,
 ) -> None:
     """Reproduce table 3: Office+Caltech, ten tasks; with --photos, with features of the photographs.
 
-    Example: unseen reproduce office-caltech --features surf --quick
+    Example: unseen reproduce office-caltech --feature-set surf --quick
     """
     from ..datasets import fetch_office_caltech
 
@@ -164,40 +199,44 @@ def office_caltech(
         repeats=repeats,
         methods=methods,
         quick=quick,
-        jobs=jobs,
-        store=store,
-        format=format,
         output=output,
+        format=format,
+        quiet=quiet,
+        store=store,
+        jobs=jobs,
     )
-    if photos is not None or model is not None:
-        _run_on_photos("office-caltech", photos, model, output_name, preset, options)
+    if photos is not None or network is not None:
+        _run_on_photos("office-caltech", photos, network, output_name, preset, options)
         return
-    load = partial(fetch_office_caltech, features, data_home=data_home, download=download)
-    _run_study(load, "office-caltech", f"office-caltech-{features}", options, features)
+    load = partial(fetch_office_caltech, feature_set, data_home=data_home, download=download)
+    _run_study(load, "office-caltech", f"office-caltech-{feature_set}", options, feature_set)
 
 
-@reproduce.command("vlcs")
+@reproduce.command("vlcs", cls=Command)
 def vlcs(
     folder: Annotated[
         Path | None,
-        typer.Argument(help="Folder with one file per domain; see unseen.datasets.load_vlcs.", show_default=False),
+        typer.Argument(
+            metavar="FOLDER", help="Folder with one file per domain; see unseen.datasets.load_vlcs.", show_default=False
+        ),
     ] = None,
     photos: Photos = None,
-    model: o.Network = None,
+    network: o.OptionalNetwork = None,
     output_name: o.OutputName = None,
     preset: o.Preset = "caffe",
-    selection: o.Selection = "domain",
-    repeats: o.Repeats = 5,
     methods: o.Methods = o.ALL_METHODS,
     quick: o.Quick = False,
-    jobs: o.Jobs = 2,
-    store: o.Store = None,
+    selection: o.Selection = "domain",
+    repeats: o.Repeats = 5,
+    output: o.Output = o.STANDARD_OUTPUT,
     format: Format = None,
-    output: Output = None,
+    quiet: o.Quiet = False,
+    store: o.Store = None,
+    jobs: o.Jobs = 2,
 ) -> None:
     """Reproduce table 2: VLCS, ten tasks; with --photos, with features of the photographs, in either layout.
 
-    Example: unseen reproduce vlcs --photos ~/data/VLCS --model alexnet.onnx --output-name fc6
+    Example: unseen reproduce vlcs --photos ~/data/VLCS --network alexnet.onnx --output-name fc6
     """
     from ..datasets import load_vlcs
 
@@ -206,31 +245,36 @@ def vlcs(
         repeats=repeats,
         methods=methods,
         quick=quick,
-        jobs=jobs,
-        store=store,
-        format=format,
         output=output,
+        format=format,
+        quiet=quiet,
+        store=store,
+        jobs=jobs,
     )
-    if photos is not None or model is not None:
-        _run_on_photos("vlcs", photos, model, output_name, preset, options)
+    if photos is not None or network is not None:
+        _run_on_photos("vlcs", photos, network, output_name, preset, options)
         return
     if folder is None:
-        raise typer.BadParameter("pass a folder with one file per domain, or --photos and --model.")
+        raise typer.BadParameter("pass a folder with one file per domain, or --photos and --network.")
     _run_study(partial(load_vlcs, folder), "vlcs", "vlcs", options)
 
 
-@reproduce.command("folder")
+@reproduce.command("folder", cls=Command)
 def folder_command(
-    folder: Annotated[Path, typer.Argument(help="Folder with one file per domain; see unseen.datasets.load_folder.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="Folder with one file per domain; see unseen.datasets.load_folder."),
+    ],
+    max_per_domain: o.MaxPerDomain = None,
+    methods: o.Methods = o.ALL_METHODS,
+    quick: o.Quick = False,
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
-    methods: o.Methods = o.ALL_METHODS,
-    max_per_domain: o.MaxPerDomain = None,
-    quick: o.Quick = False,
-    jobs: o.Jobs = 2,
-    store: o.Store = None,
+    output: o.Output = o.STANDARD_OUTPUT,
     format: Format = None,
-    output: Output = None,
+    quiet: o.Quiet = False,
+    store: o.Store = None,
+    jobs: o.Jobs = 2,
 ) -> None:
     """Run the protocol of the paper on your data: hold out each domain and, with four domains, each pair.
 
@@ -243,10 +287,11 @@ def folder_command(
         repeats=repeats,
         methods=methods,
         quick=quick,
-        jobs=jobs,
-        store=store,
-        format=format,
         output=output,
+        format=format,
+        quiet=quiet,
+        store=store,
+        jobs=jobs,
         max_per_domain=max_per_domain,
     )
     _run_study(partial(load_folder, folder), "", folder.expanduser().resolve().name, options)
@@ -255,7 +300,7 @@ def folder_command(
 def _run_on_photos(
     paper: str,
     folder: Path | None,
-    model: Path | None,
+    network: Path | None,
     output_name: str | None,
     preset: str,
     options: _StudyOptions,
@@ -264,18 +309,24 @@ def _run_on_photos(
     from ..images import find_photos, photo_collection
 
     with translate_errors():
-        if folder is None or model is None:
-            raise ValueError("--photos and --model must be used together: the photographs and the network.")
+        if folder is None or network is None:
+            raise ValueError("--photos and --network must be used together: the photographs and the network.")
         photos = find_photos(folder)
         print_notices(photos.notices)
-        extractor = make_extractor(photos.name, model, output_name=output_name, preprocessing=preset)
+        extractor = make_extractor(
+            photos.name,
+            network,
+            output_name=output_name,
+            preprocessing=preset,
+            verbose=int(not options.quiet),
+        )
 
     def load() -> Any:
         collection = photo_collection(paper, photos, extractor)
         write_skipped(collection.skipped, Path(f"{photos.name}.skipped.csv"))
         return collection
 
-    _run_study(load, paper, f"{paper}-{model.stem}", options, extractor.facts["network"])
+    _run_study(load, paper, f"{paper}-{network.stem}", options, extractor.facts["network"])
 
 
 def _run_study(
@@ -285,7 +336,7 @@ def _run_study(
     from ..study import AccuracyTable, Protocol, load_published, make_accuracy_table, make_tasks, run, subsample_domains
 
     with translate_errors():
-        check_output_path(options.output)
+        o.check_result_output(options.output)
         store, resume = o.results_path(name, options.store)
         o.check_store(store)
         data = load()
@@ -297,7 +348,7 @@ def _run_study(
         all_tasks = make_tasks(domains)
         if len(domains) == 4 and not quick:
             all_tasks += make_tasks(domains, 2)
-        error_console.print(f"{len(all_tasks)} tasks, {len(methods)} methods, {protocol.repeats} repeats -> {store}")
+        message_console.print(f"{len(all_tasks)} tasks, {len(methods)} methods, {protocol.repeats} repeats -> {store}")
         kept = subsample_domains(data.domain, options.max_per_domain, y=data.target)
         rows = run(
             data.data[kept],
@@ -308,7 +359,7 @@ def _run_study(
             protocol=protocol,
             methods=methods,
             n_jobs=options.jobs,
-            verbose=1,
+            verbose=int(not options.quiet),
         )
         is_paper_features = features in (None, "decaf6")
         printed = AccuracyTable.published_label if is_paper_features else "published score, with DeCAF6 features"
@@ -321,11 +372,10 @@ def _run_study(
         raise typer.Exit(1)
 
 
-def _write_table(table: AccuracyTable, title: str, format: Any, output: Path | None) -> None:
-    """Print the table in the terminal, or write it in the given format or that of the suffix of the file."""
-    if format is None and output is None:
-        show_table(table, title)
-        return
-    if format is None and output is not None:
-        format = FORMAT_BY_SUFFIX.get(output.suffix.lower(), "markdown")
-    write_text(table.text(format), output)
+def _write_table(table: AccuracyTable, title: str, format: str | None, output: Path) -> None:
+    """Print the table, or write it to a file, in the given format or that of the suffix of the file."""
+    format = select_format(format, output)
+    if format == "txt":
+        print_result({}, lambda _: show_table(table, title), format, output)
+    else:
+        write_text(table.text(format), output)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from statistics import fmean, median
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table as RichTable
 
+from . import _options as o
 from ._report import make_console, make_table, print_result, show_columns, translate_errors
 
 KIND_TEXTS = {
@@ -23,9 +22,12 @@ BAR_WIDTH = 20  # characters of a bar for a weight of 1
 
 
 def show(
-    model: Annotated[Path, typer.Argument(help="Model file that unseen fit wrote.")],
-    columns: Annotated[bool, typer.Option("--columns", help="Also list the use of every column.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the complete model card as JSON.")] = False,
+    model: o.ModelFile,
+    *,
+    output: o.Output = o.STANDARD_OUTPUT,
+    format: o.Format = "txt",
+    columns: o.Columns = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Show the data, the settings and the scores of a model. Reads only the model card, and runs no code from the file.
 
@@ -34,14 +36,19 @@ def show(
     from ..models import ModelFileError, read_card
 
     with translate_errors():
+        o.check_result_output(output, inputs=[model])
         card = read_card(model)
-        try:
-            print_result(card, as_json, print_card)
-            if columns and not as_json:
+
+        def show_card(card: dict[str, Any]) -> None:
+            print_card(card)
+            if columns:
                 show_columns(card.get("data", {}).get("columns", []))
+
+        try:
+            print_result(card, show_card, format, output)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise ModelFileError(
-                f"{model}: the model card was not written by `unseen fit`. Use --json to print it."
+                f"{model}: the model card was not written by `unseen fit`. Use --format json to print it."
             ) from error
 
 

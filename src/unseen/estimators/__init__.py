@@ -4,6 +4,7 @@ Each method has one module. The package imports `linalg`, `kernels` and `utils`.
 """
 
 from ..utils.optional_imports import is_dask
+from ._certificate import ProjectionCertificate, certify
 from ._cidg import CIDG
 from ._dask import align_blocks, compute, map_blocks, reduce_blocks, row_blocks, tree_reduce
 from ._dica import DICA
@@ -48,12 +49,14 @@ __all__ = [
     "DomainTransformer",
     "MarginalTransferClassifier",
     "Projection",
+    "ProjectionCertificate",
     "ProjectionProblem",
     "Statistics",
     "UndoBias",
     "align_blocks",
     "apply_centering",
     "centers_batches",
+    "certify",
     "check_gram",
     "cluster_errors",
     "collect_statistics",

@@ -388,7 +388,13 @@ def make_problem(projection: Projection, counts: Ints, size: float) -> Projectio
     `size` is the Frobenius norm of the centered kernel matrix, which the unit "scale" of the ridge refers to.
     """
     name = type(projection).__name__
-    check_cell_memory(int(np.count_nonzero(counts)), name)
+    n_cells = int(np.count_nonzero(counts))
+    check_cell_memory(n_cells, name)
+    if getattr(projection, "cell_correction", "none") != "none" and counts.sum() == n_cells:
+        raise ValueError(
+            f"cell_correction={projection.cell_correction!r} needs a class with at least two samples in a domain, to "
+            'estimate the variance within cells; every class has one sample per domain. Use cell_correction="none".'
+        )
     ridge = projection.ridge
     if isinstance(ridge, str):
         ridge = parse_multiple(ridge, "scale", "ridge") * (RIDGE_SCALE * size) ** projection._ridge_power

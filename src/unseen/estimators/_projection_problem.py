@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -26,8 +26,11 @@ from ..linalg import (
     is_cholesky_accurate,
     krylov_spectra,
     residuals,
+    shrink_cell_means,
     solve,
     solve_with_total,
+    spectrum_cell_gram,
+    subtract_cell_noise,
     whiten_by_cholesky,
     whiten_by_eigh,
 )
@@ -117,12 +120,45 @@ class ProjectionProblem:
             return varying, whiten_by_eigh(varying, self.scatter_problem)
 
     def solve(self, varying: Spectrum, whitened: WhitenedProblem) -> Solution:
-        """Return all components, from the result of `whiten`."""
+        """Return all components, from the result of `whiten`; the spectrum must be complete."""
         with self._explain_singularity():
-            return self.solver(varying, whitened, self.scatter_problem, self.counts, self.max_components)
+            problem = self.correct_cells(varying, whitened)
+            return self.solver(varying, whitened, problem, self.counts, self.max_components)
+
+    def correct_cells(self, varying: Spectrum, whitened: WhitenedProblem) -> ScatterProblem:
+        """Return the scatters, corrected for the sampling error of cell means if that was requested."""
+        if self.scatter_problem.cell_correction == "shrink":
+            return self._shrink_cells(*spectrum_cell_gram(varying)).scatter_problem
+        return self._subtract_noise(whitened)
+
+    def _solve_whitened(self, varying: Spectrum, whitened: WhitenedProblem) -> Solution:
+        with self._explain_singularity():
+            problem = self._subtract_noise(whitened)
+            return self.solver(varying, whitened, problem, self.counts, self.max_components)
+
+    def _shrink_cells(self, cell_gram: Array, total: float) -> ProjectionProblem:
+        """Return the eigenproblem with cell means shrunk toward those of their classes, if that was requested."""
+        problem = self.scatter_problem
+        if problem.cell_correction != "shrink" or not problem.n_noisy:
+            return self
+        return replace(self, scatter_problem=shrink_cell_means(problem, self.counts, cell_gram, total))
+
+    def _subtract_noise(self, whitened: WhitenedProblem) -> ScatterProblem:
+        """Return the scatters without the expected sampling error of cell means, if that was requested."""
+        problem = self.scatter_problem
+        if problem.cell_correction != "unbiased" or not problem.n_noisy:
+            return problem
+        return subtract_cell_noise(problem, whitened, self.counts)
 
     def solve_gram(self, K: Array, centered: CenteredKernel, membership: Membership) -> Solution:
         """Return all components, from a centered kernel matrix, which is overwritten."""
+        if self.scatter_problem.cell_correction == "shrink":
+            indicators = membership.indicators
+            shrunk = self._shrink_cells(indicators @ (indicators @ K).T, float(np.trace(K)))
+            return shrunk._solve_centered_gram(K, centered, membership)
+        return self._solve_centered_gram(K, centered, membership)
+
+    def _solve_centered_gram(self, K: Array, centered: CenteredKernel, membership: Membership) -> Solution:
         problem = self.scatter_problem
         solution = None
         if len(K) > MAX_EIGH_ROWS and problem.is_symmetric and self.ridge:
@@ -139,7 +175,7 @@ class ProjectionProblem:
                 solution = self._solve_by_cholesky(K, membership, centered.precision, error)
         if solution is None:
             spectrum = gram_spectrum(K, membership, precision=centered.precision)
-            solution = self.solve(*self.whiten(spectrum))
+            solution = self._solve_whitened(*self.whiten(spectrum))
         return solution
 
     def select_components(self, solution: Solution, X: Any = None) -> Solution:
@@ -160,25 +196,26 @@ class ProjectionProblem:
         whitened = whiten_by_cholesky(K, membership, self.scatter_problem, precision)
         if whitened is None:
             return None
-        solution = solve(whitened, self.scatter_problem, self.counts)
+        solution = solve(whitened, self._subtract_noise(whitened), self.counts)
         errors = np.full(len(solution.eigenvalues), error)
         return solution if self._are_accurate(solution, errors) else None
 
     def _solve_in_krylov_spaces(self, K: Array, membership: Membership, precision: float) -> Solution | None:
         """Solve in the smallest Krylov space that is accurate enough; None if no small space is."""
-        problem = self.scatter_problem
         n_components = self.max_components
+        problem = self.scatter_problem
         n_random = (n_components or len(K)) if problem.total_weight else 0
         for spectrum in krylov_spectra(K, membership, n_random, precision):
             # The residuals do not show that a denominator is indefinite.
             if problem.norm_weight and spectrum.values.min() < -spectrum.rounding:
                 return None
             varying, whitened = self.whiten(spectrum)
+            problem = self._subtract_noise(whitened)
             if problem.total_weight and n_components is not None:
                 # One component more than requested: the gap to the next eigenvalue bounds the error of the last one.
                 solution = solve_with_total(varying, whitened, problem, self.counts, n_components + 1)
             else:
-                solution = self.solve(varying, whitened)
+                solution = self._solve_whitened(varying, whitened)
             errors = residuals(K, membership, problem, solution)
             if errors[:n_components].max(initial=0.0) < EIGENVALUE_ACCURACY and self._are_accurate(solution, errors):
                 return solution

@@ -54,4 +54,4 @@ def python_code(session: Session, setting: Setting) -> str:
 
 def command_line_code(session: Session, setting: Setting) -> str:
     """Return a command that prints the results of the setting; with ``-o`` it writes the model or the report."""
-    return shlex.join(["unseen", "explore", *session.origin.command, "--at", str(setting), "--json"])
+    return shlex.join(["unseen", "explore", *session.origin.command, "--setting", str(setting), "--format", "json"])

@@ -4,6 +4,7 @@ A method is a `ScatterProblem` over contrasts of cell means. The solver contains
 package imports NumPy and SciPy only.
 """
 
+from ._cell_noise import shrink_cell_means, spectrum_cell_gram, subtract_cell_noise
 from ._cell_statistics import (
     Array,
     CellStatistics,
@@ -24,6 +25,7 @@ from ._cell_statistics import (
     product,
 )
 from ._eigenproblem import (
+    CellCorrection,
     IndefiniteKernelError,
     ScatterProblem,
     SingularProblemError,
@@ -32,10 +34,12 @@ from ._eigenproblem import (
     apply_inverse,
     bound_component_errors,
     check_distinct_means,
+    count_eigenvalues_above,
     is_cholesky_accurate,
     residuals,
     solve,
     solve_with_total,
+    spectral_residuals,
     whiten_by_cholesky,
     whiten_by_eigh,
 )
@@ -58,6 +62,7 @@ from ._scatters import (
 
 __all__ = [
     "Array",
+    "CellCorrection",
     "CellStatistics",
     "Gram",
     "IndefiniteKernelError",
@@ -78,6 +83,7 @@ __all__ = [
     "check_gram_norm",
     "check_squares",
     "conditional_contrast",
+    "count_eigenvalues_above",
     "dica_output_contrast",
     "domain_averaged_class_means",
     "domain_contrast",
@@ -98,8 +104,12 @@ __all__ = [
     "product",
     "residuals",
     "scatter_traces",
+    "shrink_cell_means",
     "solve",
     "solve_with_total",
+    "spectral_residuals",
+    "spectrum_cell_gram",
+    "subtract_cell_noise",
     "whiten_by_cholesky",
     "whiten_by_eigh",
 ]

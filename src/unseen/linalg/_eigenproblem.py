@@ -33,6 +33,7 @@ MIN_DENOMINATOR_EIGENVALUE = 1e-8
 # Relative difference up to which eigenvalues count as equal in the check that Lanczos iterations have missed none. Any
 # of the eigenvalues that are equal to the smallest requested one is correct.
 EIGENVALUE_TOLERANCE = 1e-9
+CellCorrection = Literal["none", "unbiased", "shrink"]
 MIN_LANCZOS_SIZE = 200  # number of eigenvalues of the Gram matrix from which Lanczos iterations can be faster
 
 
@@ -57,6 +58,10 @@ class ScatterProblem:
     is_symmetric : bool
         Whether the eigenproblem is symmetric, as the solvers of this module require. A method with another eigenproblem
         supplies its own solver.
+    n_noisy : int
+        Number of penalties, the first ones, that are scatters between domains and that `cell_correction` corrects.
+    cell_correction : {"none", "unbiased", "shrink"}
+        How the sampling error of cell means in these penalties is corrected (see :mod:`._cell_noise`).
     """
 
     numerator: Array
@@ -66,6 +71,8 @@ class ScatterProblem:
     norm_weight: float = 0.0
     total_weight: float = 0.0
     is_symmetric: bool = True
+    n_noisy: int = 0
+    cell_correction: CellCorrection = "none"
 
     @property
     def is_low_rank(self) -> bool:
@@ -387,10 +394,7 @@ def _leading_eigenpairs(
     variances: Array, Q: Array, correction: Array, numerator: Array, n_components: int
 ) -> tuple[Array, Array]:
     """Return at least the leading eigenpairs of ``A^-1/2 N A^-1/2``."""
-    # With v the diagonal of the numerator, the product is diag(v) plus a low-rank matrix on the span of Q and v Q.
-    both = np.hstack([Q, variances[:, None] * Q])
-    inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
-    middle = np.block([[inner, correction], [correction, np.zeros_like(inner)]])
+    both, middle = _low_rank_update(variances, Q, correction, numerator)
     size = len(variances)
     if n_components <= size // 4:  # Lanczos iterations are faster only for a small share of the components.
         start = np.ones(size) / np.sqrt(size)  # A fixed start makes the result reproducible.
@@ -408,6 +412,61 @@ def _leading_eigenpairs(
         np.diag(variances) + both @ middle @ both.T, subset_by_index=[first, size - 1], check_finite=False
     )
     return values, vectors
+
+
+def _low_rank_update(variances: Array, Q: Array, correction: Array, numerator: Array) -> tuple[Array, Array]:
+    """Return G and M with ``A^-1/2 N A^-1/2 = diag(variances) + G M G'``, on the span of Q and ``variances * Q``."""
+    both = np.hstack([Q, variances[:, None] * Q])
+    inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
+    return both, np.block([[inner, correction], [correction, np.zeros_like(inner)]])
+
+
+def count_eigenvalues_above(
+    threshold: float, spectrum: Spectrum, whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints
+) -> int:
+    """Count the eigenvalues of a symmetric eigenproblem above a positive threshold, without computing them.
+
+    By Sylvester's law of inertia the count is the number of negative eigenvalues of ``threshold A - N``, which is
+    reliable where iterations could miss an eigenvalue.
+    """
+    factor = _factor_denominator(whitened, problem, counts)
+    contrast = _indicator_contrast(problem.numerator, counts)
+    if not problem.total_weight:
+        numerator = whitened.cells @ contrast
+        return int(np.count_nonzero(linalg.eigvalsh(threshold * gram(factor) - numerator @ numerator.T) < 0))
+    root = np.sqrt(_fixed_diagonal(spectrum.values, problem))
+    variances = problem.total_weight * (spectrum.values / root) ** 2
+    inverse_root = _inverse_square_root(factor)
+    correction = inverse_root - np.eye(len(inverse_root))
+    numerator = inverse_root @ whitened.cells @ contrast
+    return _count_above(threshold, variances, *_low_rank_update(variances, whitened.basis, correction, numerator))
+
+
+def spectral_residuals(
+    spectrum: Spectrum, problem: ScatterProblem, counts: Ints, eigenvalues: Array, coordinates: Array
+) -> Array:
+    """Return a bound on the relative error of each eigenvalue, from its component in the eigenbasis of the Gram matrix.
+
+    As `residuals`; components may have any length.
+    """
+    values = spectrum.values[:, None]
+    projected = values * coordinates
+    cells = spectrum.cells.T @ projected
+    numerator = problem.total_weight * projected + spectrum.cells @ _apply_scatter(problem.numerator, counts, cells)
+    low_rank = -problem.within_weight * cells
+    for weight, contrast in problem.penalties:
+        low_rank += weight * _apply_scatter(contrast, counts, cells)
+    denominator = problem.within_weight * projected + spectrum.cells @ low_rank + problem.norm_weight * coordinates
+    N = values * numerator
+    A = values * denominator + problem.ridge * coordinates
+    lengths = np.sqrt(np.sum(coordinates * A, axis=0))
+    with np.errstate(divide="ignore"):  # Without a ridge the bound is infinite.
+        return np.linalg.norm(N - A * eigenvalues, axis=0) / (lengths * np.sqrt(problem.ridge) * eigenvalues)
+
+
+def _apply_scatter(contrast: Array, counts: Ints, cells: Array) -> Array:
+    W = _indicator_contrast(contrast, counts)
+    return W @ (W.T @ cells)
 
 
 def _are_all_leading(values: Array, diagonal: Array, factor: Array, middle: Array) -> bool:

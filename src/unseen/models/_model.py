@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ..adaptation import select_rows_to_label
 from ..exceptions import NewDataWarning, warn
 from ..linalg import Array
 from ..shift import NoveltyResult
@@ -59,6 +60,32 @@ class TablePredictions:
     notices: list[str]
     frame: pl.DataFrame | None = None
     path: Path | None = None
+
+    def rows_to_label(self, n: int, *, seed: int = 0) -> list[int]:
+        """Return positions of rows whose labels serve to adapt the model: see `unseen.adaptation.select_rows_to_label`.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        seed : int, default=0
+            Seed of the draw.
+
+        Returns
+        -------
+        rows : list of int
+            Positions in the table, from 0.
+        """
+        import polars as pl
+
+        columns = [f"p({entry['label']})" for entry in self.summary["labels"]]
+        if self.frame is not None:
+            frame = self.frame.select(columns)
+        else:
+            assert self.path is not None
+            scan = pl.scan_csv if self.path.suffix.lower() == ".csv" else pl.scan_parquet
+            frame = scan(self.path, glob=False).select(columns).collect()
+        return [int(row) for row in select_rows_to_label(frame.to_numpy(), n, seed=seed)]
 
 
 @dataclass(frozen=True, eq=False)
