@@ -280,11 +280,11 @@ def _adapt(
     if level == REFIT:
         assert source is not None
         return adapted.with_members(_refit(ensemble, source.samples, _safe_indexing(X, rows), codes, source.balance))
+    ensemble.check_batches({None: X.shape[0]})
     scores = ensemble.member_scores(X)
     if level == WEIGHTS:
         q = true_class_values(ensemble.temper(scores)[:, rows], codes)
         adapted.weights = update_weights(q.T[None], ensemble.weights, plan.prior_rows)[0]
-    ensemble.check_batches({None: len(X)})
     P = adapted.with_natural_priors(adapted.combine_scores(scores, X))[rows]
     offsets, scale = fit_offsets(P[None], codes[None], plan.prior)
     adapted.class_offsets = offsets[0]

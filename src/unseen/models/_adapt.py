@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from ..model_selection import EnsembleClassifier, SourceData, adapt_ensemble, ch
 from ..tables import TableError, as_text, encode_class_labels, is_folder_or_pattern, is_path
 from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list
-
-if TYPE_CHECKING:
-    from ._model import Model
+from ._model import Model, ModelFileError
 
 PRIOR_TOLERANCE = 1e-6  # of sums of class frequencies, which people round
 
@@ -25,7 +23,12 @@ PRIOR_TOLERANCE = 1e-6  # of sums of class frequencies, which people round
 def get_adaptation_plan(model: Model) -> AdaptationPlan | None:
     """The expected gains of adaptation in the card of a model; None if it has none."""
     values = (model.card.get("ensemble") or {}).get("adaptation")
-    return None if values is None else AdaptationPlan.from_dict(values)
+    if values is None:
+        return None
+    try:
+        return AdaptationPlan.from_dict(values)
+    except ValueError as error:
+        raise ModelFileError(f"{model.name}: in its card {error}. Fit again.") from error
 
 
 def adapt_model(
