@@ -2,9 +2,9 @@
 
 For each data set some domains are the new site in turn. A default ensemble is fitted to at most 8 other domains with at
 most 80 rows each, and predicts at most 600 rows of the site. Then n = 10, 25, 50 or 100 labels of the site are
-revealed, five times at random, the level of adaptation is chosen by the plan that the fit made, and the other rows are scored.
-All levels without a refit are scored as well, to compare the chosen level with the best one in hindsight; so are labels
-of rows that `select_rows_to_label` selects, and the true class frequencies of the site in place of labels.
+revealed, five times at random, the level of adaptation is chosen by the plan that the fit made, and the other rows are
+scored. All levels without a refit are scored as well, to compare the chosen level with the best one in hindsight; so
+are labels of rows that `select_rows_to_label` selects, and the true class frequencies of the site in place of labels.
 
 Rows go to a JSON-lines file site by site, so a run that was stopped continues where it was.
 
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from sklearn.base import clone
 
 from studies.ensembles import NAMES, TABULAR, load_set
@@ -65,7 +66,9 @@ LEVELS = (AS_IS, OFFSETS, WEIGHTS, LOCAL)
 def load(root: Path, name: str) -> tuple[Samples, Any]:
     """All rows of a data set, and the preparation of its features."""
     if name in TABLES:
-        table = load_table(root / "tables" / f"{name}.csv.gz", label="label", domain="domain")
+        frame = pl.read_csv(root / "tables" / f"{name}.csv.gz", infer_schema_length=None)
+        n_classes = pl.col("label").n_unique().over("domain")  # a domain with one class is not accepted as a source
+        table = load_table(frame.filter(n_classes > 1), label="label", domain="domain")
         return table.samples, make_preprocessor(table.schema, "standardize")
     samples = load_set(root, name)
     from sklearn.preprocessing import FunctionTransformer, StandardScaler

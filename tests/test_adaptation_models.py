@@ -268,8 +268,9 @@ def test_a_classifier_adapts_with_arrays():
     assert not hasattr(classifier, "adaptation_")
     refitted = classifier.adapt(X, y, level="refit", source=source)
     assert refitted.adaptation_["level"] == "refit"
+    single, _ = fit_classifier(ensemble=False)
     with pytest.raises(ValueError, match="one member"):
-        classifier.adapt(X, y, level="weights")
+        single.adapt(X, y, level="weights")
     with pytest.raises(ValueError, match="one entry for each"):
         classifier.adapt(X, y[:5])
     with pytest.raises(ValueError, match="'north' was in the training data"):
