@@ -22,6 +22,7 @@ from ..utils.validation import Labels, check_domains
 from ._batch_prediction import BatchPrediction, domain_moments
 from ._new_data import NewTable, as_array
 from ._new_data_notes import new_data_facts, new_data_notes, novelty_entries
+from ._single_row import encode_row
 from ._table_model import TableModel
 
 if TYPE_CHECKING:
@@ -364,6 +365,11 @@ class Model:
             if X.ndim != 2:
                 raise ValueError(f"An array must have a row for each sample; got the shape {X.shape}.")
             return X, sample_domain, new_data_facts(len(X), [], {}, {}, {}, [])
+        if isinstance(data, Mapping) and sample_domain is None:
+            row = encode_row(self.schema, data)
+            if row is not None:
+                missing = dict(zip(self.schema.feature_names, np.isnan(row[0]).astype(int).tolist(), strict=True))
+                return row, None, new_data_facts(1, [], missing, self._missing_in_training(), {}, [])
         domain_column = sample_domain if isinstance(sample_domain, str) else None
         table = self.open_table(data, domain=domain_column)
         X, domain, new_levels = table.read()
