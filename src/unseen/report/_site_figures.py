@@ -30,7 +30,8 @@ def draw_adaptation_plan(summary: dict[str, Any], figure: Any = None) -> Any:
             if i == 0 and points:
                 lows = [factor * point[metric]["low"] for point in points]
                 highs = [factor * point[metric]["high"] for point in points]
-                ax.fill_between(labels, lows, highs, color=COLORS[0], alpha=0.15, linewidth=0)
+                name = f"90% prediction interval of {curve['name']}"
+                ax.fill_between(labels, lows, highs, color=COLORS[0], alpha=0.15, linewidth=0, label=name)
                 low = min(lows)
                 high = max(highs)
         ax.axhline(0, color="0.4", linewidth=0.8)
@@ -43,7 +44,7 @@ def draw_adaptation_plan(summary: dict[str, Any], figure: Any = None) -> Any:
         ax.set_xlabel("labels from the new domain")
         ax.set_title(title, fontsize="medium")
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(frameon=False, fontsize="small", loc="upper left")
+    axes[0].legend(frameon=False, fontsize="x-small", loc="lower center", bbox_to_anchor=(1.1, 1.1), ncols=2)
     return figure
 
 
@@ -67,7 +68,8 @@ def draw_monitoring(history: dict[str, Any], figure: Any = None) -> Any:
             ax.spines[["top", "right"]].set_visible(False)
         for sign in (-1, 1):
             chart.axhline(sign * limit, color=ACCENT_COLOR, linewidth=0.8, linestyle="--")
-        chart.set_ylim(-1.6 * limit, 1.6 * limit)
+        largest = max([1.6 * limit, *(1.1 * abs(value) for value in one["ewma"] if value is not None)])
+        chart.set_ylim(-largest, largest)
         values.set_ylabel(name, parse_math=False, fontsize="small")
     if series:
         axes[0][0].set_title("value in each batch", fontsize="medium")
