@@ -1,7 +1,7 @@
 """Measure on real data what a few labels from a new domain gain, and whether the plan predicts it.
 
-For each data set some domains are the new site in turn. A default ensemble is fitted to at most 8 other domains with at
-most 80 rows each, and predicts at most 600 rows of the site. Then n = 10, 25, 50 or 100 labels of the site are
+For each data set some domains are the new site in turn. A default ensemble is fitted to at most 7 other domains with at
+most 150 rows each, and predicts at most 600 rows of the site. Then n = 10, 25, 50 or 100 labels of the site are
 revealed, five times at random, the level of adaptation is chosen by the plan that the fit made, and the other rows are
 scored. All levels without a refit are scored as well, to compare the chosen level with the best one in hindsight; so
 are labels of rows that `select_rows_to_label` selects, and the true class frequencies of the site in place of labels.
@@ -30,12 +30,12 @@ from sklearn.base import clone
 from studies.ensembles import NAMES, TABULAR, load_set
 from unseen.adaptation import (
     AS_IS,
+    FEATURES,
     LOCAL,
     OFFSETS,
     WEIGHTS,
     HeldOutDomain,
     adapt_probabilities,
-    make_local_model,
     score_gains,
     select_rows_to_label,
 )
@@ -54,13 +54,13 @@ from unseen.utils.samples import Samples
 TABLES = ("heart", "impact_tbi", "defects_ck", "vowel", "wisdm", "crc_microbiome", "bank_month")
 SETS = (*TABLES, *NAMES)
 MAX_SITES = 5
-MAX_SOURCES = 8
-SOURCE_ROWS = 80
+MAX_SOURCES = 7
+SOURCE_ROWS = 150
 SITE_ROWS = 600
 N_LABELS = (10, 25, 50, 100)
 DRAWS = 5
 MIN_TEST_ROWS = 20
-LEVELS = (AS_IS, OFFSETS, WEIGHTS, LOCAL)
+LEVELS = (AS_IS, OFFSETS, WEIGHTS, FEATURES, LOCAL)
 
 
 def load(root: Path, name: str) -> tuple[Samples, Any]:
@@ -132,16 +132,19 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
         }
         gains: dict[str, dict[str, list[float]]] = {}
         for level in LEVELS:
-            adapted = adapt_level(part, draws["random"], plan, level)
+            if level == WEIGHTS and not has_weights:
+                gains[level] = gains[OFFSETS]
+                continue
+            adapted = adapt_probabilities(part, draws["random"], plan, level)
             gains[level] = to_lists(score_gains(part, adapted, draws["random"]))
-        asked = adapt_level(part, draws["ask"], plan, OFFSETS)
+        asked = adapt_probabilities(part, draws["ask"], plan, OFFSETS)
         gains["ask"] = to_lists(score_gains(part, asked, draws["ask"]))
         prior = np.broadcast_to(with_prior, (DRAWS, *P.shape))
         gains["prior"] = to_lists(score_gains(part, prior, draws["random"]))
         has_all = [len(np.unique(part.codes[rows])) == P.shape[1] for rows in draws["random"]]
         chosen = []
         for is_complete in has_all:
-            available = [OFFSETS, *([WEIGHTS] if has_weights else []), *([LOCAL] if is_complete else [])]
+            available = [OFFSETS, *([WEIGHTS] if has_weights else []), FEATURES, *([LOCAL] if is_complete else [])]
             chosen.append(plan.choose(n, available).level)
         expected = {}
         for level in (OFFSETS, *({*chosen} - {AS_IS, OFFSETS})):
@@ -161,21 +164,6 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
             }
         )
     return results
-
-
-def adapt_level(part: HeldOutDomain, rows: np.ndarray, plan: Any, level: str) -> np.ndarray:
-    """Probabilities of all rows of the site at a level, for each draw of labels."""
-    if level == OFFSETS or (level == WEIGHTS and part.members is None):
-        return adapt_probabilities(part, rows, plan.prior, None)
-    if level == WEIGHTS:
-        return adapt_probabilities(part, rows, plan.prior, plan.prior_rows)
-    adapted = np.repeat(part.probabilities[None], len(rows), axis=0)
-    if level == LOCAL:
-        for P, labeled in zip(adapted, rows, strict=True):
-            if len(np.unique(part.codes[labeled])) == P.shape[1]:
-                model = make_local_model().fit(part.features[labeled], part.codes[labeled])
-                P[:] = model.predict_proba(part.features)
-    return adapted
 
 
 def to_lists(gains: dict[str, np.ndarray]) -> dict[str, list[float]]:
@@ -222,6 +210,8 @@ def summarize(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "offsets log loss": -mean("log_loss", OFFSETS),
                     "weights accuracy": 100 * mean("accuracy", WEIGHTS),
                     "weights log loss": -mean("log_loss", WEIGHTS),
+                    "features accuracy": 100 * mean("accuracy", FEATURES),
+                    "features log loss": -mean("log_loss", FEATURES),
                     "local accuracy": 100 * mean("accuracy", LOCAL),
                     "local log loss": -mean("log_loss", LOCAL),
                     "best in hindsight": best,

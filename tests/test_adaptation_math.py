@@ -18,6 +18,7 @@ from unseen.adaptation import (
     OffsetPrior,
     adapt_probabilities,
     apply_offsets,
+    fit_feature_effects,
     fit_offsets,
     log_evidence,
     mix_members,
@@ -108,6 +109,49 @@ def test_the_evidence_is_that_of_numerical_integration():
     assert log_evidence(P, codes, [PRIOR])[0] == pytest.approx(exact, abs=0.1)
 
 
+def test_feature_effects_are_the_minimum_of_the_negative_log_posterior():
+    P, codes = make_probabilities(5, 30, 3)
+    X = np.random.default_rng(0).normal(3, 2, size=(30, 2))
+    effects = fit_feature_effects(P, X, codes, PRIOR, 1.5)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+
+    def posterior(theta):
+        weights = theta[4:].reshape(2, 3)
+        logits = theta[3] * np.log(P) + theta[:3] + Z @ weights
+        penalty = np.sum(theta[:3] ** 2) / PRIOR.offset_variance + (theta[3] - 1) ** 2 / PRIOR.scale_variance
+        penalty += np.sum(weights**2) / (1.5**2 / 2)
+        return penalty / 2 - log_softmax(logits, axis=1)[np.arange(30), codes].sum()
+
+    start = np.append(np.zeros(3), [1.0, *np.zeros(6)])
+    reference = minimize(posterior, start, method="BFGS", options={"gtol": 1e-8}).x
+    logits = reference[3] * np.log(P) + reference[:3] + Z @ reference[4:].reshape(2, 3)
+    np.testing.assert_allclose(effects.apply(P, X), softmax(logits, axis=1), atol=1e-4)
+
+
+def test_no_feature_effects_are_offsets_alone():
+    P, codes = make_probabilities(5, 30, 3)
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    offsets, scale = fit_offsets(P[None], codes[None], PRIOR)
+    expected = apply_offsets(P, offsets[0], scale[0])
+    for feature_std, features in ((1e-9, X), (1.0, np.ones((30, 2)))):
+        effects = fit_feature_effects(P, features, codes, PRIOR, feature_std)
+        np.testing.assert_allclose(effects.apply(P, features), expected, atol=1e-4)
+
+
+def test_a_world_whose_coefficients_differ_chooses_feature_effects():
+    rng = np.random.default_rng(0)
+    domains = []
+    for k in range(6):
+        X = rng.normal(size=(160, 4))
+        logits = X @ (np.array([1.0, 0, 0, 0]) + 1.5 * rng.normal(size=4))
+        codes = (rng.random(160) < 1 / (1 + np.exp(-logits))).astype(int)
+        P = softmax(np.column_stack([np.zeros(160), X[:, 0]]), axis=1)
+        domains.append(HeldOutDomain(f"{k}", P, codes, features=X))
+    plan = simulate_adaptation(domains)
+    assert plan.choose(100, plan.levels).level == "features"
+    assert plan.gain("features", 100).mean > plan.gain("local", 100).mean > plan.gain("offsets", 100).mean
+
+
 def test_updated_weights_maximize_the_posterior():
     rng = np.random.default_rng(1)
     q = rng.uniform(0.05, 0.95, size=(60, 3))
@@ -166,9 +210,9 @@ def test_the_priors_that_are_applied_to_a_domain_are_fitted_on_the_others():
     domains = [*make_world(0, 5, shift=0.0), *make_world(1, 1, shift=2.0)]
     plan = simulate_adaptation(domains)
     rows = np.array([np.random.default_rng(seed).permutation(150)[:10] for seed in range(50)])
-    wide = score_gains(domains[5], adapt_probabilities(domains[5], rows, plan.prior, None), rows)["log_loss"].mean()
+    wide = score_gains(domains[5], adapt_probabilities(domains[5], rows, plan, "offsets"), rows)["log_loss"].mean()
     others = simulate_adaptation(domains[:5])
-    narrow = score_gains(domains[5], adapt_probabilities(domains[5], rows, others.prior, None), rows)["log_loss"].mean()
+    narrow = score_gains(domains[5], adapt_probabilities(domains[5], rows, others, "offsets"), rows)["log_loss"].mean()
     gain = plan.gains["log_loss"][0, plan.sizes.index(10), 5]
     assert abs(gain - narrow) < abs(gain - wide)
 
@@ -181,7 +225,7 @@ def test_the_interval_contains_the_gain_of_a_new_domain():
         sources = [replace(domain, members=None, weights=None) for domain in sources]
         plan = simulate_adaptation(sources)
         rows = np.random.default_rng(seed).permutation(120)[:25][None]
-        gain = score_gains(new, adapt_probabilities(new, rows, plan.prior, None), rows)["log_loss"][0]
+        gain = score_gains(new, adapt_probabilities(new, rows, plan, "offsets"), rows)["log_loss"][0]
         expected = plan.gain("offsets", 25)
         inside.append(expected.low <= gain <= expected.high)
     assert np.mean(inside) >= 0.8

@@ -90,7 +90,7 @@ def log_loss(model, frame):
 
 def test_labels_of_a_shifted_site_improve_the_model(model, site, rest):
     adapted = model.adapt(site)
-    assert adapted.card["adaptation"]["level"] in ("offsets", "weights", "local")
+    assert adapted.card["adaptation"]["level"] in ("offsets", "weights", "features", "local")
     assert log_loss(adapted, rest) < log_loss(model, rest) - 0.02
     assert np.mean(adapted.predict(rest) == rest["label"].to_numpy()) > np.mean(
         model.predict(rest) == rest["label"].to_numpy()
@@ -99,7 +99,7 @@ def test_labels_of_a_shifted_site_improve_the_model(model, site, rest):
 
 def test_the_model_itself_is_not_changed(model, site, rest):
     before = model.predict_proba(rest)
-    for level in ("offsets", "weights", "local"):
+    for level in ("offsets", "weights", "features", "local"):
         adapted = model.adapt(site, level=level)
         assert not np.allclose(adapted.predict_proba(rest), before)
         assert "adaptation" not in model.card
@@ -122,7 +122,7 @@ def test_offsets_are_added_to_the_logits_of_the_model(model, site, rest):
 
 def test_a_file_of_an_adapted_model_is_a_model_file_that_knows_its_origin(files, site, rest):
     original = load_model(files / "model.unseen")
-    for level in ("offsets", "weights", "local"):
+    for level in ("offsets", "weights", "features", "local"):
         adapted = original.adapt(site, level=level)
         adapted.save(files / f"{level}.unseen")
         again = load_model(files / f"{level}.unseen")
@@ -267,7 +267,7 @@ def test_a_classifier_adapts_with_arrays():
     X, y = make_rows(50, 60, 2.5)
     X_rest, y_rest = make_rows(51, 400, 2.5)
     adapted = classifier.adapt(X, y)
-    assert adapted.adaptation_["level"] in ("offsets", "local")
+    assert adapted.adaptation_["level"] in ("offsets", "features", "local")
     assert adapted.score(X_rest, y_rest) > classifier.score(X_rest, y_rest)
     assert not hasattr(classifier, "adaptation_")
     refitted = classifier.adapt(X, y, level="refit", source=source)
@@ -301,15 +301,16 @@ def test_sparse_features_adapt_and_have_no_local_model():
     X_site, y_site = make_rows(50, 40, 2.5)
     adapted = classifier.adapt(sparse.csr_array(X_site), y_site, level="offsets")
     assert adapted.adaptation_["offsets"] is not None
-    with pytest.raises(ValueError, match="dense features"):
-        classifier.adapt(sparse.csr_array(X_site), y_site, level="local")
+    for level in ("features", "local"):
+        with pytest.raises(ValueError, match="dense features"):
+            classifier.adapt(sparse.csr_array(X_site), y_site, level=level)
 
 
 def test_the_plan_is_printed_before_any_label_is_collected(files):
     pytest.importorskip("matplotlib")
     code, text = command("adapt", files / "model.unseen", "--plan", "--figure", files / "plan.svg")
     assert code == 0
-    assert "With about 25 labels use class offsets" in text
+    assert "With about 25 labels use" in text
     assert "90% prediction interval" in text
     assert (files / "plan.svg").read_text().count("<svg") == 1
 

@@ -5,10 +5,12 @@ Functions on arrays of probabilities and labels. `UnseenClassifier.adapt` and `M
 
 from ._batch_log import append_batch, read_batches, summarize_history
 from ._control_charts import RUN_LENGTH, ControlChart, average_run_length, draw_control_chart, limit_multiplier
+from ._feature_effects import FeatureEffects, fit_feature_effects
 from ._member_weights import update_weights
 from ._offsets import OffsetPrior, apply_offsets, fit_offsets, log_evidence, log_probabilities
 from ._plan import (
     AS_IS,
+    FEATURES,
     LEVEL_NAMES,
     LEVELS,
     LOCAL,
@@ -38,6 +40,7 @@ from ._simulation import (
 
 __all__ = [
     "AS_IS",
+    "FEATURES",
     "LEVELS",
     "LEVEL_NAMES",
     "LOCAL",
@@ -53,6 +56,7 @@ __all__ = [
     "AdaptationPlan",
     "ControlChart",
     "Decision",
+    "FeatureEffects",
     "Gain",
     "HeldOutDomain",
     "OffsetPrior",
@@ -62,6 +66,7 @@ __all__ = [
     "average_run_length",
     "check_level",
     "draw_control_chart",
+    "fit_feature_effects",
     "fit_offsets",
     "format_levels",
     "limit_multiplier",

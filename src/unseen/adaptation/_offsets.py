@@ -46,9 +46,9 @@ def log_probabilities(P: Array) -> Array:
     return np.log(np.maximum(P, MIN_PROBABILITY))
 
 
-def apply_offsets(P: Array, offsets: Array, scale: float | Array = 1.0) -> Array:
-    """Probabilities (..., n, C) with class offsets (..., C) and a scale of the logits (...,)."""
-    Z = np.asarray(scale)[..., None, None] * log_probabilities(P) + offsets[..., None, :]
+def apply_offsets(P: Array, offsets: Array, scale: float | Array = 1.0, effects: Array | float = 0.0) -> Array:
+    """Probabilities (..., n, C) with class offsets (..., C), a scale of the logits (...,) and effects (..., n, C)."""
+    Z = np.asarray(scale)[..., None, None] * log_probabilities(P) + offsets[..., None, :] + effects
     Z -= Z.max(axis=-1, keepdims=True)
     E = np.exp(Z)
     return E / E.sum(axis=-1, keepdims=True)

@@ -15,13 +15,15 @@ from ._offsets import OffsetPrior
 AS_IS = "none"
 OFFSETS = "offsets"
 WEIGHTS = "weights"
+FEATURES = "features"
 REFIT = "refit"
 LOCAL = "local"
-LEVELS = (AS_IS, OFFSETS, WEIGHTS, REFIT, LOCAL)  # from the least to the most demanding
+LEVELS = (AS_IS, OFFSETS, WEIGHTS, FEATURES, REFIT, LOCAL)  # from the least to the most demanding
 LEVEL_NAMES = {
     AS_IS: "the model as it is",
     OFFSETS: "class offsets and temperature",
     WEIGHTS: "member weights, class offsets and temperature",
+    FEATURES: "feature effects, class offsets and temperature",
     REFIT: "refit with the new domain",
     LOCAL: "local model only",
 }
@@ -92,6 +94,8 @@ class AdaptationPlan:
         Variances for class offsets and temperature.
     prior_rows : float
         Number of rows that the weights of the model count for when they are updated.
+    feature_std : float
+        Prior standard deviation, in logits, of the effects of all features together.
     """
 
     levels: tuple[str, ...]
@@ -100,13 +104,16 @@ class AdaptationPlan:
     gains: dict[str, Array]
     draw_variances: dict[str, Array]
     prior: OffsetPrior = field(default_factory=OffsetPrior)
-    prior_rows: float = 50.0
+    prior_rows: float = 100.0
+    feature_std: float = 0.5
 
     @classmethod
-    def empty(cls) -> Self:
-        """A plan without simulations: default priors, and no level that could be chosen."""
-        empty = {metric: np.empty((0, 0, 0)) for metric in METRICS}
-        return cls((), (), (), empty, {metric: np.empty((0, 0)) for metric in METRICS})
+    def empty(cls, *, prior: OffsetPrior | None = None, prior_rows: float = 100.0, feature_std: float = 0.5) -> Self:
+        """A plan without simulations: priors alone, and no level that could be chosen."""
+        prior = OffsetPrior() if prior is None else prior
+        gains = {metric: np.empty((0, 0, 0)) for metric in METRICS}
+        variances = {metric: np.empty((0, 0)) for metric in METRICS}
+        return cls((), (), (), gains, variances, prior, prior_rows, feature_std)
 
     def _interpolate(self, level: str, n_labels: int, metric: str) -> tuple[Array, float] | None:
         """Gains of the domains, NaN where a domain has too few rows, and the variance between draws.
@@ -255,6 +262,7 @@ class AdaptationPlan:
             "offset_variance": self.prior.offset_variance,
             "scale_variance": self.prior.scale_variance,
             "prior_rows": self.prior_rows,
+            "feature_std": self.feature_std,
         }
 
     @classmethod
@@ -268,6 +276,7 @@ class AdaptationPlan:
             variances = {metric: np.array(values["draw_variances"][metric], dtype=np.float64) for metric in METRICS}
             prior = OffsetPrior(float(values["offset_variance"]), float(values["scale_variance"]))
             prior_rows = float(values["prior_rows"])
+            feature_std = float(values["feature_std"])
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the simulation of adaptation is incomplete ({type(error).__name__}: {error})") from error
         shape = (len(levels), len(sizes), len(domains))
@@ -275,10 +284,10 @@ class AdaptationPlan:
         for metric in METRICS:
             is_valid &= gains[metric].shape == shape and variances[metric].shape == shape[:2]
             is_valid &= bool((variances[metric] >= 0).all())
-        numbers = (prior.offset_variance, prior.scale_variance, prior_rows)
+        numbers = (prior.offset_variance, prior.scale_variance, prior_rows, feature_std)
         if not is_valid or not all(0 < number < np.inf for number in numbers) or any(n < 1 for n in sizes):
             raise ValueError("the simulation of adaptation has arrays that do not match, or numbers out of range")
-        return cls(levels, sizes, domains, gains, variances, prior, prior_rows)
+        return cls(levels, sizes, domains, gains, variances, prior, prior_rows, feature_std)
 
     def summary(self) -> dict[str, Any]:
         """The curves in plain values, for figures: for each level, the gains at each number of labels."""

@@ -16,9 +16,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ..linalg import Array, Ints
+from ._feature_effects import fit_feature_effects
 from ._member_weights import update_weights
 from ._offsets import MIN_PROBABILITY, OffsetPrior, apply_offsets, fit_offsets, log_evidence
-from ._plan import LOCAL, METRICS, OFFSETS, SIZES, WEIGHTS, AdaptationPlan
+from ._plan import AS_IS, FEATURES, LOCAL, METRICS, OFFSETS, SIZES, WEIGHTS, AdaptationPlan
 
 MAX_ROWS = 300  # of a domain in the simulation
 MAX_EVIDENCE_ROWS = 200  # of a domain for the priors
@@ -26,10 +27,10 @@ MIN_TEST_ROWS = 20  # that are scored
 MAX_SIMULATED_DOMAINS = 24  # at random, if there are more
 DRAWS = (5, 12)  # fewest and most draws of labels from a domain
 TOTAL_DRAWS = 100  # of all domains together, as far as the limits allow
-# The local model is fitted anew for each draw, so it is simulated on few of them.
+# Levels that use features are fitted draw by draw, so they are simulated on few draws.
 MAX_LOCAL_DOMAINS = 6
 LOCAL_DRAWS = 2
-MIN_LOCAL_LABELS = 25
+MIN_LOCAL_LABELS = 10
 MAX_LOCAL_FEATURES = 1_000
 OFFSET_STDS = (0.1, 0.2, 0.4, 0.8, 1.6)
 SCALE_STDS = (0.05, 0.1, 0.2, 0.4)
@@ -38,7 +39,7 @@ SCALE_STDS = (0.05, 0.1, 0.2, 0.4)
 OFFSET_STD_MEDIAN = 0.4
 SCALE_STD_MEDIAN = 0.15
 PRIOR_ROWS = (25.0, 100.0)
-DEFAULT_PRIOR_ROWS = 100.0
+FEATURE_STDS = (2.0, 0.5)
 N_DECIMALS = 7  # of simulated gains, which model cards store
 
 
@@ -124,16 +125,18 @@ def simulate_adaptation(domains: Sequence[HeldOutDomain], *, seed: int = 0) -> A
     parts = [_limit_rows(domains[k], MAX_ROWS, rng) for k in chosen]
     m = len(parts)
     evidence = np.array([_prior_evidence(_limit_rows(part, MAX_EVIDENCE_ROWS, rng)) for part in parts]).reshape(m, -1)
-    has_weights = all(part.members is not None for part in parts)
-    has_features = all(part.features is not None and part.features.shape[1] <= MAX_LOCAL_FEATURES for part in parts)
-    simulated = [(OFFSETS, 0.0)]
-    if has_weights:
-        simulated += [(WEIGHTS, prior_rows) for prior_rows in PRIOR_ROWS]
-    if has_features:
-        simulated.append((LOCAL, 0.0))
-    shape = (len(simulated), len(SIZES), m)
-    gains = {metric: np.full(shape, np.nan) for metric in METRICS}
-    variances = {metric: np.full(shape, np.nan) for metric in METRICS}
+    settings: dict[str, tuple[float, ...]] = {OFFSETS: (0.0,)}
+    if all(part.members is not None for part in parts):
+        settings[WEIGHTS] = PRIOR_ROWS
+    if all(part.features is not None and part.features.shape[1] <= MAX_LOCAL_FEATURES for part in parts):
+        settings[FEATURES] = FEATURE_STDS
+        settings[LOCAL] = (0.0,)
+    shape = (len(SIZES), m)
+    scores = {
+        (level, setting): {metric: np.full((2, *shape), np.nan) for metric in METRICS}  # means, and variances of draws
+        for level, values in settings.items()
+        for setting in values
+    }
     n_draws = int(np.clip(TOTAL_DRAWS // max(m, 1), *DRAWS))
     local_domains = set(rng.permutation(m)[:MAX_LOCAL_DOMAINS].tolist())
     for k, part in enumerate(parts):
@@ -142,61 +145,72 @@ def simulate_adaptation(domains: Sequence[HeldOutDomain], *, seed: int = 0) -> A
             if len(part.codes) - n < MIN_TEST_ROWS:
                 continue
             rows = np.array([rng.permutation(len(part.codes))[:n] for _ in range(n_draws)])
-            for i, (level, prior_rows) in enumerate(simulated):
-                if level == LOCAL:
+            for (level, setting), by_metric in scores.items():
+                labeled = rows
+                if level in (FEATURES, LOCAL):
                     if k not in local_domains or n < MIN_LOCAL_LABELS:
                         continue
-                    scores = _score_local(part, rows[:LOCAL_DRAWS])
-                else:
-                    adapted = adapt_probabilities(part, rows, prior, prior_rows if level == WEIGHTS else None)
-                    scores = score_gains(part, adapted, rows)
+                    labeled = rows[:LOCAL_DRAWS]
+                plan = AdaptationPlan.empty(prior=prior, prior_rows=setting, feature_std=setting)
+                gains = score_gains(part, adapt_probabilities(part, labeled, plan, level), labeled)
                 for metric in METRICS:
-                    gains[metric][i, s, k] = scores[metric].mean()
-                    variances[metric][i, s, k] = scores[metric].var(ddof=1)
-    kept = [0, *([len(simulated) - 1] if has_features else [])]
-    prior_rows = DEFAULT_PRIOR_ROWS
-    combined = {metric: [gains[metric][0]] for metric in METRICS}
-    combined_variances = {metric: [variances[metric][0]] for metric in METRICS}
-    levels = [OFFSETS]
-    if has_weights:
-        by_domain = [_best_prior_rows(np.delete(gains["log_loss"][1 : 1 + len(PRIOR_ROWS)], k, 2)) for k in range(m)]
-        prior_rows = PRIOR_ROWS[_best_prior_rows(gains["log_loss"][1 : 1 + len(PRIOR_ROWS)])]
-        levels.append(WEIGHTS)
-        for metric in METRICS:
-            combined[metric].append(np.stack([gains[metric][1 + by_domain[k], :, k] for k in range(m)], axis=1))
-            parts_of_variance = [variances[metric][1 + by_domain[k], :, k] for k in range(m)]
-            combined_variances[metric].append(np.stack(parts_of_variance, axis=1))
-    if has_features:
-        levels.append(LOCAL)
-        for metric in METRICS:
-            combined[metric].append(gains[metric][kept[-1]])
-            combined_variances[metric].append(variances[metric][kept[-1]])
+                    by_metric[metric][:, s, k] = gains[metric].mean(), gains[metric].var(ddof=1)
+    # The setting that is applied to a domain is the one that gains most on the others.
+    best = {}
+    applied: dict[str, dict[str, list[Array]]] = {}
+    for level, values in settings.items():
+        log_loss = np.array([scores[level, setting]["log_loss"][0] for setting in values])
+        best[level] = values[_best_setting(log_loss)]
+        by_domain = [values[_best_setting(np.delete(log_loss, k, axis=2))] for k in range(m)]
+        applied[level] = {
+            metric: [scores[level, setting][metric][:, :, k] for k, setting in enumerate(by_domain)]
+            for metric in METRICS
+        }
+    results = {metric: np.array([np.stack(applied[level][metric], axis=2) for level in settings]) for metric in METRICS}
+    defaults = AdaptationPlan.empty()
     return AdaptationPlan(
-        levels=tuple(levels),
+        levels=tuple(settings),
         sizes=SIZES,
         domains=tuple(part.name for part in parts),
-        gains={metric: np.array(combined[metric]).round(N_DECIMALS) for metric in METRICS},
-        draw_variances={metric: _mean_variances(combined_variances[metric]).round(N_DECIMALS) for metric in METRICS},
+        gains={metric: results[metric][:, 0].round(N_DECIMALS) for metric in METRICS},
+        draw_variances={metric: _mean_over_domains(results[metric][:, 1]).round(N_DECIMALS) for metric in METRICS},
         prior=_best_prior(evidence),
-        prior_rows=prior_rows,
+        prior_rows=best.get(WEIGHTS, defaults.prior_rows),
+        feature_std=best.get(FEATURES, defaults.feature_std),
     )
 
 
-def adapt_probabilities(part: HeldOutDomain, rows: Ints, prior: OffsetPrior, prior_rows: float | None) -> Array:
+def adapt_probabilities(part: HeldOutDomain, rows: Ints, plan: AdaptationPlan, level: str) -> Array:
     """Probabilities (B, n, C) of all rows of a domain after adaptation to each set of labeled rows (B, n_labels).
 
-    With `prior_rows` member weights are updated before offsets and scale are fitted.
+    The level is any but a refit. Where a class has no label, a local model is not possible and nothing changes.
     """
     P = np.broadcast_to(part.probabilities, (len(rows), *part.probabilities.shape))
-    if prior_rows is not None:
+    if level == AS_IS:
+        return P
+    if level in (FEATURES, LOCAL):
+        return np.array([_adapt_with_features(part, labeled, plan, level) for labeled in rows])
+    if level == WEIGHTS:
         assert part.members is not None
         assert part.weights is not None
         q = part.members[:, np.arange(len(part.codes)), part.codes].T
-        weights = update_weights(q[rows], part.weights, prior_rows)
+        weights = update_weights(q[rows], part.weights, plan.prior_rows)
         P = mix_members(part.members, weights, part.inverse_temperature, part.prior_ratio)
-    labeled = np.take_along_axis(P, rows[:, :, None], axis=1)
-    offsets, scale = fit_offsets(labeled, part.codes[rows], prior)
+    labeled_P = np.take_along_axis(P, rows[:, :, None], axis=1)
+    offsets, scale = fit_offsets(labeled_P, part.codes[rows], plan.prior)
     return apply_offsets(P, offsets, scale)
+
+
+def _adapt_with_features(part: HeldOutDomain, labeled: Ints, plan: AdaptationPlan, level: str) -> Array:
+    """The same for one set of labeled rows and a level that uses features."""
+    P = part.probabilities
+    X: Any = part.features
+    codes = part.codes[labeled]
+    if level == FEATURES:
+        return fit_feature_effects(P[labeled], X[labeled], codes, plan.prior, plan.feature_std).apply(P, X)
+    if len(np.unique(codes)) < P.shape[1]:
+        return P
+    return np.asarray(make_local_model().fit(X[labeled], codes).predict_proba(X))
 
 
 def _limit_rows(part: HeldOutDomain, max_rows: int, rng: np.random.Generator) -> HeldOutDomain:
@@ -221,19 +235,16 @@ def _best_prior(evidence: Array) -> OffsetPrior:
     return _priors()[int(np.argmax(evidence.sum(axis=0) + hyperprior))]
 
 
-def _best_prior_rows(gains: Array) -> int:
-    """Position of the number of prior rows with the largest mean gain over numbers of labels and domains."""
+def _best_setting(gains: Array) -> int:
+    """Position of the setting with the largest mean gain over numbers of labels and domains; the last without any."""
     means = [np.nanmean(gain) if np.isfinite(gain).any() else -np.inf for gain in gains]
-    if not np.isfinite(means).any():
-        return PRIOR_ROWS.index(DEFAULT_PRIOR_ROWS)
-    return int(np.argmax(means))
+    return int(np.argmax(means)) if np.isfinite(means).any() else len(means) - 1
 
 
-def _mean_variances(variances: list[Array]) -> Array:
-    """Mean over domains (levels, sizes); 0 where there are none."""
-    stacked = np.array(variances)
-    count = np.isfinite(stacked).sum(axis=2)
-    return np.nansum(stacked, axis=2) / np.maximum(count, 1)
+def _mean_over_domains(variances: Array) -> Array:
+    """Mean over the last axis; 0 where there are no values."""
+    count = np.isfinite(variances).sum(axis=-1)
+    return np.nansum(variances, axis=-1) / np.maximum(count, 1)
 
 
 def score_gains(part: HeldOutDomain, adapted: Array, rows: Ints) -> dict[str, Array]:
@@ -256,14 +267,3 @@ def _row_scores(part: HeldOutDomain, P: Array) -> tuple[Array, Array]:
     decisions = P if part.prior_ratio is None else P / part.prior_ratio
     hits = (decisions.argmax(axis=2) == part.codes).astype(float)
     return -np.log(np.maximum(p_true, MIN_PROBABILITY)), hits
-
-
-def _score_local(part: HeldOutDomain, rows: Ints) -> dict[str, Array]:
-    """Gains of a model of the labeled rows alone; where a class has no label the model stays as it is."""
-    features: Any = part.features
-    n_classes = part.probabilities.shape[1]
-    adapted = np.repeat(part.probabilities[None], len(rows), axis=0)
-    for P, labeled in zip(adapted, rows, strict=True):
-        if len(np.unique(part.codes[labeled])) == n_classes:
-            P[:] = make_local_model().fit(features[labeled], part.codes[labeled]).predict_proba(features)
-    return score_gains(part, adapted, rows)

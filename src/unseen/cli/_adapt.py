@@ -50,11 +50,11 @@ def adapt(
         ),
     ] = None,
     level: Annotated[
-        Literal["auto", "none", "offsets", "weights", "refit", "local"],
+        Literal["auto", "none", "offsets", "weights", "features", "refit", "local"],
         o.make_option(
             o.METHODS,
-            help="Keep the model; fit class offsets and a temperature; also member weights; refit with the new domain; "
-            "or use a local model only. auto selects by simulation on the source domains.",
+            help="Keep the model; fit class offsets and a temperature; also member weights; or also feature effects; "
+            "refit with the new domain; or use a local model only. auto selects by simulation on the source domains.",
         ),
     ] = "auto",
     plan: Annotated[

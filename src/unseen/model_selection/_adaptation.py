@@ -13,18 +13,20 @@ from sklearn.utils import _safe_indexing
 
 from ..adaptation import (
     AS_IS,
+    FEATURES,
     LEVEL_NAMES,
+    LEVELS,
     LOCAL,
     MAX_ROWS,
     METRICS,
     MIN_TEST_ROWS,
-    OFFSETS,
     REFIT,
     WEIGHTS,
     AdaptationPlan,
     Decision,
     HeldOutDomain,
     check_level,
+    fit_feature_effects,
     fit_offsets,
     make_local_model,
     score_gains,
@@ -166,7 +168,7 @@ def adapt_ensemble(
         Their classes; None or NaN where a label is missing. Samples without labels serve transductive members only.
     plan : AdaptationPlan or None
         Expected gains, which ``level="auto"`` needs.
-    level : {"auto", "none", "offsets", "weights", "refit", "local"}, default="auto"
+    level : {"auto", "none", "offsets", "weights", "features", "refit", "local"}, default="auto"
         Level of adaptation; "auto" selects the one with the largest expected gain that is unlikely to harm.
     source : SourceData, default=None
         The source domains, which "refit" needs.
@@ -252,12 +254,14 @@ def _available_levels(
         missing[WEIGHTS] = "the model smooths predictions, which were not simulated with other weights."
     if source is None:
         missing[REFIT] = "it needs the source data. Pass the training table as source."
+    if sparse.issparse(X):
+        missing[FEATURES] = "feature effects need dense features."
     n_classes = len(np.unique(codes))
     if n_classes < len(ensemble.classes_):
         missing[LOCAL] = f"a local model needs labels of all {len(ensemble.classes_)} classes; got {n_classes}."
     elif sparse.issparse(X):
         missing[LOCAL] = "a local model needs dense features."
-    levels = [level for level in (AS_IS, OFFSETS, WEIGHTS, REFIT, LOCAL) if level not in missing]
+    levels = [level for level in LEVELS if level not in missing]
     return levels, missing
 
 
@@ -286,6 +290,12 @@ def _adapt(
         q = true_class_values(ensemble.temper(scores)[:, rows], codes)
         adapted.weights = update_weights(q.T[None], ensemble.weights, plan.prior_rows)[0]
     P = adapted.with_natural_priors(adapted.combine_scores(scores, X))[rows]
+    if level == FEATURES:
+        effects = fit_feature_effects(P, np.asarray(X)[rows], codes, plan.prior, plan.feature_std)
+        adapted.class_offsets = effects.offsets
+        adapted.logit_scale = effects.scale
+        adapted.feature_weights = effects.weights
+        return adapted
     offsets, scale = fit_offsets(P[None], codes[None], plan.prior)
     adapted.class_offsets = offsets[0]
     adapted.logit_scale = float(scale[0])

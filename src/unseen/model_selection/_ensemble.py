@@ -72,6 +72,8 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         Offsets of the logits of the classes in one domain, if the ensemble was adapted to it.
     logit_scale : float, default=1.0
         Scale of the logits before the offsets are added.
+    feature_weights : ndarray of shape (n_features, n_classes), default=None
+        Effects of the features on the logits of the classes in that domain.
 
     Attributes
     ----------
@@ -96,6 +98,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     # Model files of earlier versions do not contain these parameters.
     class_offsets: Array | None = None
     logit_scale: float = 1.0
+    feature_weights: Array | None = None
 
     def __init__(
         self,
@@ -109,6 +112,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         prior_ratio: Array | None = None,
         class_offsets: Array | None = None,
         logit_scale: float = 1.0,
+        feature_weights: Array | None = None,
     ) -> None:
         self.members = members
         self.weights = weights
@@ -119,6 +123,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         self.prior_ratio = prior_ratio
         self.class_offsets = class_offsets
         self.logit_scale = logit_scale
+        self.feature_weights = feature_weights
 
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None) -> Self:
         """Fit all members.
@@ -349,7 +354,8 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         if self.class_offsets is None:
             return P
         # Offsets were fitted to probabilities under the natural class frequencies.
-        adapted = apply_offsets(self.with_natural_priors(P), self.class_offsets, self.logit_scale)
+        effects = 0.0 if self.feature_weights is None else X @ self.feature_weights
+        adapted = apply_offsets(self.with_natural_priors(P), self.class_offsets, self.logit_scale, effects)
         return adapted if self.prior_ratio is None else adjust_priors(adapted, 1 / self.prior_ratio)
 
     def moments(

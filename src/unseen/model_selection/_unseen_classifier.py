@@ -377,10 +377,11 @@ class UnseenClassifier(BaseSelector):
             Samples of the new domain.
         y : array-like of shape (n_samples,)
             Their classes; None or NaN where the label is not known.
-        level : {"auto", "none", "offsets", "weights", "refit", "local"}, default="auto"
+        level : {"auto", "none", "offsets", "weights", "features", "refit", "local"}, default="auto"
             "none" keeps the model, "offsets" fits class offsets and a temperature, "weights" also updates the weights
-            of the members, "refit" fits the members again with the new domain among the source domains, and "local" is
-            a logistic regression of the new labels alone. "auto" selects the level with the largest gain that was
+            of the members, "features" fits effects of the features beside offsets and temperature, "refit" fits the
+            members again with the new domain among the source domains, and "local" is a logistic regression of the new
+            labels alone. "auto" selects the level with the largest gain that was
             simulated on held-out domains for this number of labels, if it is unlikely to harm; see :ref:`adapt`.
         sample_domain : array-like of shape (n_samples,), default=None
             The name of the new domain, for each sample; it must not be one of the source domains.

@@ -247,10 +247,11 @@ class Model:
             Rows of the new domain. Rows without a label serve transductive models only.
         label : str, default=None
             The column of the classes; None means the label column of the training table.
-        level : {"auto", "none", "offsets", "weights", "refit", "local"}, default="auto"
+        level : {"auto", "none", "offsets", "weights", "features", "refit", "local"}, default="auto"
             "none" keeps the model, "offsets" fits class offsets and a temperature, "weights" also updates the weights
-            of the members, "refit" fits the members again with the new domain among the source domains, and "local" is
-            a logistic regression of the new labels alone. "auto" selects the level with the largest gain that was
+            of the members, "features" fits effects of the features beside offsets and temperature, "refit" fits the
+            members again with the new domain among the source domains, and "local" is a logistic regression of the new
+            labels alone. "auto" selects the level with the largest gain that was
             simulated on held-out domains for this number of labels, if it is unlikely to harm; see :ref:`adapt`.
         domain : str, default=None
             The column of the domain of `data`, to verify that it is new; None means the domain column of the training

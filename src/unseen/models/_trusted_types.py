@@ -430,6 +430,13 @@ def _check_ensemble(pool: EnsembleClassifier) -> None:
             and bool(np.isfinite(pool.class_offsets).all())
         ),
         scale=0 < pool.logit_scale < np.inf,
+        effects=pool.feature_weights is None
+        or (
+            isinstance(pool.feature_weights, np.ndarray)
+            and pool.feature_weights.ndim == 2
+            and pool.feature_weights.shape[1] == len(pool.classes_)
+            and bool(np.isfinite(pool.feature_weights).all())
+        ),
     )
 
 
