@@ -188,7 +188,7 @@ def test_rows_without_a_label_are_left_out_of_a_fit(home, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [["diagnose", "--permutations", "19"], ["compare", "--methods", "1NN", "--quick", "--jobs", "1"]]
+    "command", [["diagnose", "--permutations", "19"], ["compare", "--methods", "1-NN", "--quick", "--jobs", "1"]]
 )
 def test_compare_and_diagnose_leave_out_the_unlabeled_too(home, tmp_path, monkeypatch, command):
     from unseen.cli._app import app

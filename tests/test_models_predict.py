@@ -138,8 +138,8 @@ def test_what_cannot_be_predicted_is_refused_with_a_reason(home, tmp_path, model
         model.predict_table(frame.clear())
     with pytest.raises(TableError, match="2 columns are called 'x0'"):
         model.predict(pd.DataFrame([[1.0, 2.0]], columns=["x0", "x0"]))
-    with pytest.raises(ValueError, match=r"should end in \.csv or \.parquet"):
-        model.predict_table(frame, tmp_path / "o.xlsx")
+    with pytest.raises(ValueError, match=r"should end in \.csv or \.parquet or \.xlsx"):
+        model.predict_table(frame, tmp_path / "o.txt")
     with pytest.raises(ValueError, match="center must be 'model' or 'target'"):
         model.predict_table(frame, center="moon")
     save_model(model.estimator, tmp_path / "no_card.unseen", {})
@@ -227,7 +227,7 @@ def test_a_table_with_no_column_of_the_model_is_refused():
     rng = np.random.default_rng(0)
     train = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]).mask(rng.random((60, 2)) < 0.1)
     train = train.assign(site=np.repeat(["x", "y", "z"], 20), label=np.tile(["u", "v"], 30))
-    model = unseen.fit(train, "logistic", label="label", domain="site")
+    model = unseen.fit(train, method="logistic", label="label", domain="site")
     with pytest.raises(TableError, match=r"no column 'a'(.|\n)*no column 'b'"):
         model.predict({"c": 1.0})
 
@@ -259,13 +259,13 @@ def test_columns_and_rows_by_name_are_predicted_like_a_frame(home, model):
 
 def test_a_model_is_fitted_to_columns_and_rows_by_name(home):
     frame = pl.read_csv(home / "train.csv")
-    expected = unseen.fit(frame, "logistic", label="label", domain="site")
+    expected = unseen.fit(frame, method="logistic", label="label", domain="site")
     for data in (
         frame.to_dict(as_series=False),
         frame.to_dicts(),
         pd.DataFrame(frame.to_dicts()).to_records(index=False),
     ):
-        found = unseen.fit(data, "logistic", label="label", domain="site")
+        found = unseen.fit(data, method="logistic", label="label", domain="site")
         assert found.schema == expected.schema
         np.testing.assert_array_equal(found.predict_proba(frame), expected.predict_proba(frame))
 
@@ -301,7 +301,7 @@ def test_boolean_labels_come_back_as_booleans(home, tmp_path, ending):
     train = pl.read_csv(home / "train.csv").with_columns(label=pl.col("label") == "ill")
     path = tmp_path / f"train.{ending}"
     getattr(train, f"write_{ending}")(path)
-    unseen.fit(path, "logistic", label="label", domain="site").save(tmp_path / "m.unseen")
+    unseen.fit(path, method="logistic", label="label", domain="site").save(tmp_path / "m.unseen")
     model = unseen.load_model(tmp_path / "m.unseen")
     labels = model.predict(train)
     assert labels.dtype == bool

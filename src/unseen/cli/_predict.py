@@ -17,6 +17,7 @@ from ..utils.io import check_output_path
 from . import _options as o
 from ._report import (
     escape_controls,
+    exit_on_closed_output,
     make_console,
     make_table,
     message_console,
@@ -162,8 +163,9 @@ def _open_output(output: Path) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "predictions.csv"
         yield file
-        with file.open(encoding="utf-8", newline="") as text:
+        with file.open(encoding="utf-8", newline="") as text, exit_on_closed_output():
             copyfileobj(text, sys.stdout)
+            sys.stdout.flush()
 
 
 def show_predictions(summary: dict[str, Any]) -> None:

@@ -10,16 +10,3 @@ from ._render import render_comparison, render_diagnosis
 from ._site_figures import draw_adaptation_plan, draw_monitoring
 
 __all__ = ["render_comparison", "render_diagnosis"]
-# For the other packages of unseen; not part of the public API.
-__all__ += [
-    "describe_columns",
-    "draw_adaptation_plan",
-    "draw_comparison",
-    "draw_diagnosis",
-    "draw_heat_map",
-    "draw_monitoring",
-    "format_percent",
-    "import_pyplot",
-    "rank_methods",
-    "write_cells",
-]

@@ -1,8 +1,11 @@
 """Tables in files or in memory: reading, checks, and encoding as numbers."""
 
 from ._agreement import Agreement, encode_class_labels
+from ._array_frame import ArrayFrame
 from ._column_roles import Dates, TableOptions
+from ._data import check_array_options, open_data, table_from_arrays
 from ._errors import TableError, find_similar_column, format_count, format_unknown_column, translate_read_errors
+from ._excel import write_excel
 from ._files import (
     are_part_names,
     get_file_ending,
@@ -17,9 +20,9 @@ from ._files import (
 )
 from ._frames import as_frame
 from ._load import SurveyedTable, Table, load_table, read_survey, survey_files, survey_table
-from ._schema import Column, NewValues, Schema, check_feature_magnitudes, make_preprocessor
+from ._schema import Column, NewValues, Scale, Schema, check_feature_magnitudes, make_preprocessor
 from ._survey import check_name_lengths, choose_batch_size
-from ._values import as_text, is_readable
+from ._values import as_text, find_missing, is_readable
 
 __all__ = [
     "Agreement",
@@ -32,32 +35,4 @@ __all__ = [
     "load_table",
     "make_preprocessor",
     "scan",
-]
-# For other packages of unseen; not part of the public API.
-__all__ += [
-    "Dates",
-    "NewValues",
-    "SurveyedTable",
-    "TableOptions",
-    "are_part_names",
-    "as_frame",
-    "as_text",
-    "check_feature_magnitudes",
-    "check_name_lengths",
-    "choose_batch_size",
-    "encode_class_labels",
-    "find_similar_column",
-    "format_count",
-    "format_unknown_column",
-    "get_file_ending",
-    "has_columns",
-    "is_folder_or_pattern",
-    "is_path",
-    "is_readable",
-    "is_table",
-    "iter_file_batches",
-    "read_survey",
-    "survey_files",
-    "survey_table",
-    "translate_read_errors",
 ]
