@@ -23,13 +23,14 @@ from unseen.adaptation import apply_offsets, read_batches
 from unseen.cli._adapt import adapt
 from unseen.cli._monitor import monitor
 from unseen.cli._predict import predict
+from unseen.cli._show import show
 from unseen.exceptions import SmallBatchError
 from unseen.models import ModelFileError, load_model
 from unseen.models._single_row import encode_row
 from unseen.tables import Column, Schema
 
 APP = typer.Typer(pretty_exceptions_enable=False)
-for command in (adapt, monitor, predict):
+for command in (adapt, monitor, predict, show):
     APP.command()(command)
 CLASSES = np.array(["ill", "well"])
 
@@ -319,6 +320,8 @@ def test_the_command_adapts_and_the_file_predicts(files, rest):
     code, text = command("adapt", files / "model.unseen", files / "site.csv", "-o", files / "lima.unseen")
     assert code == 0, text
     assert "With 60 labels" in text
+    code, text = command("show", files / "lima.unseen")
+    assert "to 60 labels of lima, level" in text
     adapted = load_model(files / "lima.unseen")
     assert log_loss(adapted, rest) < log_loss(load_model(files / "model.unseen"), rest)
     code, text = command("adapt", files / "model.unseen", files / "site.csv", "-o", files / "lima.unseen")
