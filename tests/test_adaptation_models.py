@@ -62,7 +62,7 @@ def train():
 
 @pytest.fixture(scope="module")
 def model(train):
-    return unseen.fit(train, method=["logistic", "linear SVM"], label="label", domain="site")
+    return unseen.fit(train, methods=["logistic", "linear SVM"], label="label", domain="site")
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .models import fit, load_model
     from .shift import diagnose
     from .study import compare
+    from .validation import validate
 
 _HOMES = {
     **dict.fromkeys(("CIDG", "DICA", "KFDA", "MDA", "SCA", "DomainCenterer", "UndoBias"), "estimators"),
@@ -39,6 +40,7 @@ _HOMES = {
     "diagnose": "shift",
     "fit": "models",
     "load_model": "models",
+    "validate": "validation",
 }
 _SUBMODULES = (
     "datasets",
@@ -52,6 +54,7 @@ _SUBMODULES = (
     "shift",
     "study",
     "tables",
+    "validation",
 )
 
 __all__ = [
@@ -71,6 +74,7 @@ __all__ = [
     "diagnose",
     "fit",
     "load_model",
+    "validate",
 ]
 
 

@@ -20,6 +20,7 @@ from ._monitor import monitor
 from ._predict import predict
 from ._reproduce import reproduce
 from ._show import show
+from ._validate import validate
 
 app = typer.Typer(
     cls=Group,
@@ -47,6 +48,7 @@ register(predict, MODELS)
 register(adapt, MODELS)
 register(monitor, MODELS)
 register(show, MODELS)
+register(validate, MODELS)
 register(demo, STUDIES, needs_arguments=False)
 app.add_typer(reproduce, name="reproduce", rich_help_panel=STUDIES)
 

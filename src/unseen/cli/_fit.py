@@ -31,6 +31,9 @@ def fit(
     methods: o.FitMethods = "auto",
     with_models: o.With = None,
     transductive: o.Transductive = False,
+    metric: o.Metric = "accuracy",
+    threshold: o.Threshold = None,
+    positive: o.Positive = None,
     balance: o.Balance = "none",
     output: o.OutputModel,
     overwrite: o.Overwrite = False,
@@ -40,7 +43,7 @@ def fit(
     feature_map: o.FeatureMap = "auto",
     landmarks: o.Landmarks = None,
     seed: o.Seed = 0,
-    jobs: o.Jobs = 1,
+    jobs: o.Jobs = -1,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
 ) -> None:
@@ -49,19 +52,24 @@ def fit(
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
     from ..kernels import SizePlan
+    from ..model_selection import get_metric
     from ..models import (
         check_storable,
+        check_threshold,
         fit_notices,
         fit_table,
         model_card,
         open_row_stream,
+        resolve_methods,
         save_model,
+        with_threshold,
     )
     from ..tables import TableOptions, survey_table
 
     with translate_errors("Nothing was written."):
         o.check_model_output(output, overwrite)
         all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
+        get_metric(metric)  # raises an error for an unknown name before the table is read
         check_storable([(method.transformer, method.classifier) for method in all_methods if method.own])
         not_allowed = [method.name for method in all_methods if method.transductive and not transductive]
         if not_allowed:
@@ -83,12 +91,18 @@ def fit(
         )
         source = survey_table(data, request)
         try:
-            plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP.get(feature_map), landmarks=landmarks)
+            plan = SizePlan.from_rows(
+                source.rows,
+                exact=EXACT_BY_FEATURE_MAP.get(feature_map),
+                landmarks=landmarks,
+                ensemble=len(resolve_methods(all_methods)) > 1,
+            )
             table = open_row_stream(source, plan, seed)
             landmark_options = {"--landmarks": landmarks, "--workers": workers, "--scheduler": scheduler}
             unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]
             unused_notices = [f"{' and '.join(unused)} {UNUSED_WITH_EXACT_KERNELS}"] if unused else []
-            print_notices([*fit_notices(table, all_methods, plan), *unused_notices])
+            check_threshold(threshold, len(table.samples.classes))
+            print_notices([*fit_notices(table, all_methods, plan, metric), *unused_notices])
             with nullcontext() if plan.exact else o.open_cluster(workers, scheduler) as client:
                 result = fit_table(
                     table,
@@ -96,6 +110,7 @@ def fit(
                     scale=scale,
                     transductive=transductive,
                     balance=balance,
+                    metric=metric,
                     random_state=seed,
                     n_jobs=jobs,
                     verbose=int(not quiet),
@@ -105,7 +120,8 @@ def fit(
                 )
         except MemoryError as error:
             raise MemoryError(f"{error} Use --max-per-domain to fit fewer rows.") from error
-        print_notices(result.remarks)
+        result = with_threshold(result, threshold, positive)
+        print_notices([*result.remarks, *filter(None, [result.threshold.get("rule")])])
         card = model_card(
             replace(table, notices=[*table.notices, *unused_notices, *result.remarks]),
             result,

@@ -95,6 +95,7 @@ def _card_facts(card: dict[str, Any]) -> list[tuple[str, str]]:
         ("kind", KIND_TEXTS.get(str(card.get("kind")), "")),
         ("scaling", SCALE_TEXTS.get(str(card.get("scale")), "")),
         ("calibration", _calibration_text((card.get("ensemble") or {}).get("calibration", {}))),
+        ("threshold", str((card.get("threshold") or {}).get("text", ""))),
         ("novelty", _novelty_text(card.get("novelty", {}).get("reference", {}))),
         ("adapted", _adaptation_text(card.get("adaptation") or {})),
         ("created", str(card.get("created", ""))),

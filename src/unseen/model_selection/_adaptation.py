@@ -37,7 +37,7 @@ from ..linalg import Ints
 from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels, format_list
 from ._calibration import adjust_priors, softmax, true_class_values
-from ._candidate import fit_pipeline, ignore_expected_warnings
+from ._candidate import ignore_expected_warnings
 from ._ensemble import EnsembleClassifier
 from ._ensemble_selection import FittedEnsemble, OutOfDomainPredictions, prepare_part
 from ._split_evaluation import single_thread
@@ -278,12 +278,15 @@ def _adapt(
     if level == AS_IS:
         return ensemble
     if level == LOCAL:
-        member = make_local_model().fit(_safe_indexing(X, rows), ensemble.classes_[codes])
-        return EnsembleClassifier([make_local_model()], np.ones(1), np.ones(1)).with_members([member])
-    adapted = copy.copy(ensemble)
+        member = make_local_model().fit(ensemble.prepared_features(X)[rows], ensemble.classes_[codes])
+        local = EnsembleClassifier(
+            [make_local_model()], np.ones(1), np.ones(1), n_prepared_features=ensemble.n_prepared_features
+        )
+        return local.with_members([member])
     if level == REFIT:
         assert source is not None
-        return adapted.with_members(_refit(ensemble, source.samples, _safe_indexing(X, rows), codes, source.balance))
+        return _refit(ensemble, source.samples, _safe_indexing(X, rows), codes, source.balance)
+    adapted = copy.copy(ensemble)
     ensemble.check_batches({None: X.shape[0]})
     scores = ensemble.member_scores(X)
     if level == WEIGHTS:
@@ -291,7 +294,7 @@ def _adapt(
         adapted.weights = update_weights(q.T[None], ensemble.weights, plan.prior_rows)[0]
     P = adapted.with_natural_priors(adapted.combine_scores(scores, X))[rows]
     if level == FEATURES:
-        effects = fit_feature_effects(P, np.asarray(X)[rows], codes, plan.prior, plan.feature_std)
+        effects = fit_feature_effects(P, ensemble.prepared_features(X)[rows], codes, plan.prior, plan.feature_std)
         adapted.class_offsets = effects.offsets
         adapted.logit_scale = effects.scale
         adapted.feature_weights = effects.weights
@@ -302,8 +305,8 @@ def _adapt(
     return adapted
 
 
-def _refit(ensemble: EnsembleClassifier, samples: Samples, X: Any, codes: Ints, balance: Balance) -> list[Any]:
-    """Members fitted to the source domains and the labeled rows of the new one, which are weighted up."""
+def _refit(ensemble: EnsembleClassifier, samples: Samples, X: Any, codes: Ints, balance: Balance) -> Any:
+    """The ensemble fitted to the source domains and the labeled rows of the new domain, which are weighted up."""
     n = len(codes)
     domains = samples.domain.astype(str)
     n_domains = len(np.unique(domains))
@@ -317,7 +320,7 @@ def _refit(ensemble: EnsembleClassifier, samples: Samples, X: Any, codes: Ints, 
     while new_name in domains:
         new_name += "'"
     domain_all = np.concatenate([domains, np.full(n, new_name)])
-    return [fit_pipeline(member, X_all, y_all, domain_all, weights) for member in ensemble.members]
+    return copy.copy(ensemble).fit(X_all, y_all, sample_domain=domain_all, sample_weight=weights)
 
 
 def _simulate_refit(
@@ -346,10 +349,9 @@ def _simulate_refit(
             codes = np.searchsorted(ensemble.classes_, samples.y[held_out])
             X = _safe_indexing(samples.X, held_out)
             weights = others.weights(balance=source.balance)
-            before = [fit_pipeline(one, others.X, others.y, others.domain, weights) for one in ensemble.members]
+            before = copy.copy(ensemble).fit(others.X, others.y, sample_domain=others.domain, sample_weight=weights)
             after = _refit(ensemble, others, _safe_indexing(X, labeled), codes[labeled], source.balance)
-            P = [copy.copy(ensemble).with_members(fitted).predict_proba(X) for fitted in (before, after)]
-            part = HeldOutDomain(plan.domains[k], P[0], codes, prior_ratio=ensemble.prior_ratio)
-            for metric, values in score_gains(part, P[1][None], labeled[None]).items():
+            part = HeldOutDomain(plan.domains[k], before.predict_proba(X), codes, prior_ratio=ensemble.prior_ratio)
+            for metric, values in score_gains(part, after.predict_proba(X)[None], labeled[None]).items():
                 gains[metric][k] = values[0]
     return plan.with_level(REFIT, n_labels, gains)

@@ -93,9 +93,18 @@ class SelectedModel:
     ) -> tuple[EnsembleClassifier, RefittedMembers]:
         """The ensemble with members fitted to all training data; see `refit_candidates`."""
         members = refit_candidates(
-            self.ensemble.members, samples, plan, balance=config.balance, seed=seed, collect=collect
+            self.ensemble.members,
+            samples,
+            plan,
+            balance=config.balance,
+            seed=seed,
+            collect=collect,
+            n_jobs=config.n_jobs,
         )
-        return self.ensemble.to_estimator().with_members(members.pipelines), members
+        ensemble = self.ensemble.to_estimator()
+        if samples.raw is not None:
+            ensemble.set_params(n_prepared_features=samples.X.shape[1])
+        return ensemble.with_members(members.pipelines), members
 
 
 def _trial_row(trial: EnsembleTrial, names: Sequence[str]) -> LeaderboardRow:

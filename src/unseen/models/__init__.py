@@ -8,8 +8,15 @@ from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
 from ._model_card import model_card
 from ._model_file import check_storable, load_model, read_card, save_model
 from ._row_stream import TableRows, open_row_stream
-from ._table_fit import AUTO, TableFit, fit_notices, fit_table
+from ._table_fit import AUTO, TableFit, fit_notices, fit_table, make_preparation, resolve_methods
 from ._table_model import TableModel
+from ._threshold import (
+    check_threshold,
+    choose_domain_threshold,
+    choose_fit_threshold,
+    choose_positive,
+    with_threshold,
+)
 
 __all__ = [
     "Model",

@@ -106,7 +106,7 @@ class BatchPrediction:
                 facts["centers"] = ensemble.moments(prepared, batch.domain, all_members=self.center_all)
                 return len(batch.X), facts, None
         P = ensemble.combine_members(prepared, batch.domain, self.centers)
-        labels = model.classes_[P.argmax(axis=1)]
+        labels = model.classes_[model.decide(P)]
         facts["labels"] = Counter(labels.tolist())
         facts["new_levels"] = batch.new_levels
         if batch.labels is not None:
@@ -164,7 +164,8 @@ class BatchPrediction:
 def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:
     """Compute the moments that determine the novelty of each domain; without names there is one domain, None."""
     encoded = EncodedLabels.from_domains(domain, len(prepared))
-    return {name: model.novelty.moments(prepared[rows]) for name, rows in encoded.iter_rows()}
+    features = model.novelty_features(prepared)
+    return {name: model.novelty.moments(features[rows]) for name, rows in encoded.iter_rows()}
 
 
 def _join_columns(kept: Any, predictions: dict[str, Any]) -> pl.DataFrame:

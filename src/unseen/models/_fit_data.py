@@ -15,6 +15,7 @@ from ._model import Model
 from ._model_card import model_card
 from ._row_stream import Rows, TableRows, open_row_stream
 from ._table_fit import AUTO, fit_notices, fit_table, resolve_methods
+from ._threshold import check_threshold, with_threshold
 
 FeatureMap = Literal["auto", "none", "nystroem"]
 EXACT_BY_FEATURE_MAP: dict[str, bool | None] = {"auto": None, "none": True, "nystroem": False}
@@ -33,8 +34,10 @@ def fit(
     unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
-    method: Any = AUTO,
+    methods: Any = AUTO,
     metric: str = "accuracy",
+    threshold: str | float | None = None,
+    positive: Any = None,
     scale: Scale = "standardize",
     transductive: bool = False,
     balance: Balance = "none",
@@ -66,7 +69,7 @@ def fit(
         Columns of the table; None guesses them from common names.
     group, features, drop, unlabeled, dates, categories, max_per_domain
         The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
-    method : str, tuple, Method or list of these, default="auto"
+    methods : str, tuple, Method or list of these, default="auto"
         "auto" is an ensemble of the models of :class:`unseen.UnseenClassifier`. Otherwise a name in
         `unseen.model_selection.METHODS`, or a custom classifier such as ``("mine", SVC(), {"C": [1, 10]})``: see
         :ref:`own_models`. Several methods make an ensemble; for a single method the best settings are selected.
@@ -74,6 +77,12 @@ def fit(
         Metric of the model selection, the scores and the expected performance: "accuracy", "balanced_accuracy",
         "f1_macro", "roc_auc", "average_precision", "log_loss", or the name of a scorer of scikit-learn. Weights of an
         ensemble minimize the log loss.
+    threshold : str or float, default=None
+        Probability from which the positive class is predicted, for two classes: a number, "youden", "sensitivity=0.9",
+        "specificity=0.9", or "cost=5:1" if a missed event costs 5 times as much as a false alarm; chosen on
+        out-of-domain predictions. None predicts the more probable class.
+    positive : object, default=None
+        The positive class of the threshold; None means the last one in sorted order.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See :func:`unseen.tables.make_preprocessor`.
     transductive : bool, default=False
@@ -108,18 +117,18 @@ def fit(
     >>> ages = np.random.default_rng(0).normal(50, 10, 60)
     >>> ill, hospital = np.where(ages > 50, "yes", "no"), np.repeat(["bonn", "leeds", "oslo"], 20)
     >>> patients = pd.DataFrame({"age": ages, "ill": ill, "hospital": hospital})
-    >>> model = unseen.fit(patients, label="ill", domain="hospital", method="logistic")
+    >>> model = unseen.fit(patients, label="ill", domain="hospital", methods="logistic")
     >>> model.predict(pd.DataFrame({"age": [20, 80]})).tolist()
     ['no', 'yes']
 
     The same with arrays:
 
-    >>> model = unseen.fit(ages[:, None], ill, sample_domain=hospital, method="logistic")
+    >>> model = unseen.fit(ages[:, None], ill, sample_domain=hospital, methods="logistic")
     >>> model.predict([[20.0], [80.0]]).tolist()
     ['no', 'yes']
     """
-    methods = parse_methods(method if isinstance(method, list) else [method])
-    resolve_methods(method, transductive=transductive)  # raises for transductive methods that are not allowed
+    methods = parse_methods(methods if isinstance(methods, list) else [methods])
+    resolve_methods(methods, transductive=transductive)  # raises for transductive methods that are not allowed
     if feature_map not in get_args(FeatureMap):
         raise ValueError(f"feature_map must be one of {', '.join(get_args(FeatureMap))}; got {feature_map!r}.")
     scoring = get_metric(metric).scoring
@@ -137,9 +146,15 @@ def fit(
     )
     opened = open_data(data, y, sample_domain, options, "fit")
     source: Rows = TableRows(opened) if isinstance(opened, Table) else opened
-    plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP[feature_map], landmarks=n_landmarks)
+    plan = SizePlan.from_rows(
+        source.rows,
+        exact=EXACT_BY_FEATURE_MAP[feature_map],
+        landmarks=n_landmarks,
+        ensemble=len(resolve_methods(methods)) > 1,
+    )
     table = open_row_stream(source, plan, random_state)
     check_metric(scoring, table.samples.classes)
+    check_threshold(threshold, len(table.samples.classes))
     notices = [*fit_notices(table, methods, plan, metric), *_find_unused(plan, n_landmarks=n_landmarks, client=client)]
     for notice in notices:
         warn(notice, DataWarning)
@@ -157,6 +172,7 @@ def fit(
         stream=source,
         client=client,
     )
+    result = with_threshold(result, threshold, positive)
     for notice in result.remarks:
         warn(notice, DataWarning)
     card = model_card(

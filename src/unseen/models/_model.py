@@ -120,7 +120,7 @@ class Model:
     >>> from unseen.datasets import make_synthetic
     >>> table = make_synthetic(as_frame=True, validation_domain=True, random_state=0).frame
     >>> new_site = table.sample(40, random_state=0).drop(columns=["target", "domain"])
-    >>> model = unseen.fit(table, label="target", domain="domain", method="logistic")
+    >>> model = unseen.fit(table, label="target", domain="domain", methods="logistic")
     >>> model
     <Model: logistic regression predicts 'target' (1, 2, 3); 440 rows of 4 domains>
     >>> model.expected_performance.n_domains
@@ -191,6 +191,8 @@ class Model:
     def predict(self, data: Any, *, sample_domain: Any = None) -> Labels:
         """Predict the classes of all rows at once; a transductive model needs at least 10 rows of each new domain.
 
+        A model that was fitted with a threshold, which its card describes, decides by it.
+
         Parameters
         ----------
         data : DataFrame, dict, Series, list of dict, structured array, str, path or array-like
@@ -205,7 +207,7 @@ class Model:
             The predicted classes.
         """
         prepared, domain = self._prepare(data, sample_domain)
-        return self.table_model.ensemble.predict(prepared, sample_domain=domain)
+        return self.table_model.predict_prepared(prepared, domain)
 
     def predict_proba(self, data: Any, *, sample_domain: Any = None, prior: Mapping[Any, float] | None = None) -> Array:
         """Predict class probabilities, calibrated on held-out domains, for the class frequencies of the training data.
@@ -337,10 +339,10 @@ class Model:
         prepared, domain = self._prepare(data, sample_domain)
         labels = None if domain is None else check_domains(domain, len(prepared))
         decisions = ensemble.decision_proba(prepared, sample_domain=labels)
-        predicted = decisions.argmax(axis=1)
+        predicted = model.decide(decisions)
         P = ensemble.with_natural_priors(decisions)
         predicted_by_member = ensemble.member_probabilities(prepared, labels).argmax(axis=2)
-        farther = model.novelty.score_samples(prepared)
+        farther = model.novelty.score_samples(model.novelty_features(prepared))
         names = np.array(self._member_names())
         positions = np.arange(len(prepared))
         if rows is not None:
@@ -459,8 +461,8 @@ class Model:
         data: Any,
         output: str | os.PathLike[str] | None = None,
         *,
-        center: Literal["model", "target"] = "model",
-        sets: float | None = None,
+        centering: Literal["model", "target"] = "model",
+        coverage: float | None = None,
         client: Any = None,
         verbose: int = 0,
         domain: str | None = None,
@@ -479,9 +481,9 @@ class Model:
             used.
         output : str or path, default=None
             A .csv, .parquet or .xlsx file to write; None returns a DataFrame.
-        center : {"model", "target"}, default="model"
+        centering : {"model", "target"}, default="model"
             Center projections as in training, or on the new rows of each domain (transductive).
-        sets : float, default=None
+        coverage : float, default=None
             Add a column of prediction sets with this coverage: see `predict_set`.
         client : dask.distributed.Client, default=None
             Client of a Dask cluster that computes the predictions; None means this process.
@@ -495,14 +497,14 @@ class Model:
         predictions : TablePredictions
             Summary, notices, and the DataFrame or the path of the file.
         """
-        if center not in ("model", "target"):
-            raise ValueError(f"center must be 'model' or 'target'; got {center!r}.")
+        if centering not in ("model", "target"):
+            raise ValueError(f"centering must be 'model' or 'target'; got {centering!r}.")
         optional_import("polars", "predict_table")
         model = self.table_model
         missing_in_training = self._missing_in_training()
-        if sets is not None:  # an unattainable coverage raises an error before the data are read
-            model.ensemble.threshold(sets)
-        if center == "target":
+        if coverage is not None:  # an unattainable coverage raises an error before the data are read
+            model.ensemble.threshold(coverage)
+        if centering == "target":
             model.check_can_center()
         if isinstance(data, NewTable):
             table = data
@@ -510,11 +512,13 @@ class Model:
         else:
             table = self.open_table(data, domain=domain, keep=keep, batch_size=batch_size)
             notices = table.notices
-        prediction = BatchPrediction(model, table, verbose, center_all=center == "target", coverage=sets)
+        prediction = BatchPrediction(model, table, verbose, center_all=centering == "target", coverage=coverage)
         path = None if output is None else Path(output)
         with closing(prediction.frames(client)) as frames:
             frame = _concatenate(frames, path)
         summary = prediction.summary(None if path is None else str(path), missing_in_training)
+        threshold = self.card.get("threshold")
+        summary["threshold"] = threshold if model.threshold is not None and isinstance(threshold, dict) else None
         return TablePredictions(summary, [*notices, *_make_notices(summary)], frame, path)
 
     def _missing_in_training(self) -> dict[str, float]:
@@ -531,7 +535,9 @@ def _as_text(domain: Any) -> Labels | None:
 
 
 def _make_notices(summary: dict[str, Any]) -> Iterator[str]:
-    """Yield sentences on differences from the training data, names that look like formulas, and unknown labels."""
+    """Yield sentences on the threshold, differences from the training data, formulas, and unknown labels."""
+    if summary["threshold"]:
+        yield str(summary["threshold"].get("text", ""))
     yield from new_data_notes(summary, summary["rows"])
     names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
     formulas = [name for name in names if isinstance(name, str) and name.startswith(FORMULA_PREFIXES)]
