@@ -409,3 +409,20 @@ def test_one_row_is_predicted_as_in_a_table(model, rest):
     assert model.predict({**row, "a": "1.5"}).shape == (1,)  # text goes through the table
     with pytest.raises(ValueError, match="b"):
         model.predict({"a": 1.0, "c": 1.0})
+
+
+def test_models_with_trees_adapt_at_every_level(train, site, rest, tmp_path):
+    """Trees take other features than the members beside them, and feature effects use those of the latter."""
+    frame = train.with_columns(d=pl.Series([None if i % 7 == 0 else "u" for i in range(len(train))]))
+    frame = frame.group_by("site", maintain_order=True).head(30)
+    model = unseen.fit(frame, methods=["logistic", "gradient boosting"], label="label", domain="site")
+    new = site.with_columns(d=pl.lit("u"))
+    test = rest.with_columns(d=pl.lit("u"))
+    assert model.table_model.ensemble.raw_members
+    for level in ("features", "local", "refit"):
+        adapted = model.adapt(new, level=level, source=frame if level == "refit" else None)
+        assert not np.allclose(adapted.predict_proba(test), model.predict_proba(test))
+        if level != "refit":
+            adapted.save(tmp_path / "model.unseen")
+            again = load_model(tmp_path / "model.unseen")
+            np.testing.assert_allclose(again.predict_proba(test), adapted.predict_proba(test), rtol=1e-10)
