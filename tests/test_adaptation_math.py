@@ -43,7 +43,7 @@ def negative_log_posterior(theta, P, codes, prior):
     return penalty / 2 - log_likelihood
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10_000), st.integers(1, 60), st.integers(2, 5))
 def test_offsets_are_the_minimum_of_the_negative_log_posterior(seed, n, n_classes):
     P, codes = make_probabilities(seed, n, n_classes)
@@ -105,7 +105,7 @@ def test_the_evidence_is_that_of_numerical_integration():
         prior *= np.exp(-((scale - 1) ** 2) / (2 * PRIOR.scale_variance)) / np.sqrt(2 * np.pi * PRIOR.scale_variance)
         return np.exp(log_likelihood) * prior
 
-    exact = np.log(dblquad(joint, -0.5, 2.5, -4, 4, epsabs=0, epsrel=1e-6)[0])
+    exact = np.log(dblquad(joint, -0.5, 2.5, -4, 4, epsabs=0, epsrel=1e-4)[0])
     assert log_evidence(P, codes, [PRIOR])[0] == pytest.approx(exact, abs=0.1)
 
 
@@ -217,6 +217,7 @@ def test_the_priors_that_are_applied_to_a_domain_are_fitted_on_the_others():
     assert abs(gain - narrow) < abs(gain - wide)
 
 
+@pytest.mark.slow
 def test_the_interval_contains_the_gain_of_a_new_domain():
     """The 90% prediction interval covers at least 80% of new domains in a world whose domains are exchangeable."""
     inside = []

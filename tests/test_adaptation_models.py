@@ -411,6 +411,7 @@ def test_one_row_is_predicted_as_in_a_table(model, rest):
         model.predict({"a": 1.0, "c": 1.0})
 
 
+@pytest.mark.slow
 def test_models_with_trees_adapt_at_every_level(train, site, rest, tmp_path):
     """Trees take other features than the members beside them, and feature effects use those of the latter."""
     frame = train.with_columns(d=pl.Series([None if i % 7 == 0 else "u" for i in range(len(train))]))
