@@ -17,7 +17,7 @@ def draw_adaptation_plan(summary: dict[str, Any], figure: Any = None) -> Any:
     The band is the 90% prediction interval of the first level, class offsets and temperature.
     """
     if figure is None:
-        figure = import_pyplot().figure(figsize=(9.5, 4.0), layout="constrained")
+        figure = import_pyplot().figure(figsize=(9.5, 4.6), layout="constrained")
     axes = figure.subplots(1, 2)
     for ax, (metric, title, factor) in zip(axes, PANELS, strict=True):
         low = 0.0
@@ -44,7 +44,8 @@ def draw_adaptation_plan(summary: dict[str, Any], figure: Any = None) -> Any:
         ax.set_xlabel("labels from the new domain")
         ax.set_title(title, fontsize="medium")
         ax.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(frameon=False, fontsize="x-small", loc="lower center", bbox_to_anchor=(1.1, 1.1), ncols=2)
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, frameon=False, fontsize="small", loc="outside lower center", ncols=2)
     return figure
 
 
