@@ -22,6 +22,7 @@ import unseen
 from pages import Reader, blocks, commands, difference, mentioned, run
 from test_docs import PAGES
 from tiny_network import tiny_network
+from unseen.adaptation import append_batch
 from unseen.cli._app import app
 from unseen.datasets import make_synthetic
 from unseen.shift import _interpretation
@@ -157,6 +158,11 @@ def place(tmp_path_factory):
     for name in ("hospitals.csv", "patients.csv"):
         table.write_csv(folder / name)
     table.drop("diagnosis", "hospital").write_csv(folder / "new_hospital.csv")
+    labeled = table.filter(hospital == "oslo").with_columns(hospital=pl.lit("paris"))
+    for name in ("labeled.csv", "monday.csv", "tuesday.csv"):
+        labeled.write_csv(folder / name)
+    labels = [{"label": "ill", "rows": 8}, {"label": "well", "rows": 8}]
+    append_batch(folder / "site.sqlite", {"rows": 16, "labels": labels})
     for name in ("measurements", "parts", "hospitals", "gvhd", "eleven_patients", "new"):
         (folder / name).mkdir()
     for number in range(2):

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from ._adapt import adapt
 from ._compare import compare
 from ._demo import demo
 from ._diagnose import diagnose
@@ -15,6 +16,7 @@ from ._explore import explore
 from ._extract import extract
 from ._fit import fit
 from ._help import Command, Group
+from ._monitor import monitor
 from ._predict import predict
 from ._reproduce import reproduce
 from ._show import show
@@ -43,6 +45,8 @@ register(explore, DATA, needs_arguments=False)
 register(extract, DATA)
 register(fit, MODELS)
 register(predict, MODELS)
+register(adapt, MODELS)
+register(monitor, MODELS)
 register(show, MODELS)
 register(validate, MODELS)
 register(demo, STUDIES, needs_arguments=False)

@@ -401,6 +401,20 @@ def parse_names(names: str | None) -> list[str] | None:
     return [name.strip() for line in lines for name in line if name.strip()]
 
 
+def parse_shares(text: str) -> dict[str, float]:
+    """Parse comma-separated classes and their shares, such as ``ill=0.03``."""
+    shares = {}
+    for entry in parse_names(text) or []:
+        name, separator, value = entry.rpartition("=")
+        try:
+            shares[name.strip()] = float(value)
+        except ValueError:
+            separator = ""
+        if not separator:
+            raise ValueError(f"--prior {text!r} is not a list of classes and shares, such as ill=0.03,well=0.97.")
+    return shares
+
+
 def read_table(data: Path, request: TableOptions) -> Table:
     """Read the table of a command."""
     from ..tables import read_survey, survey_table

@@ -5,6 +5,7 @@ of these.
 """
 
 from ._acceptance import sample_skewed_batch
+from ._adaptation import AdaptedEnsemble, SourceData, adapt_ensemble, check_new_domain, plan_adaptation
 from ._calibration import N_CALIBRATION_BINS
 from ._candidate import (
     Candidate,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ..adaptation import select_rows_to_label
 from ..exceptions import NewDataWarning, warn
 from ..linalg import Array
 from ..model_selection import Forecast
@@ -25,10 +26,13 @@ from ._card_html import describe_card, render_card
 from ._model_card import forecast_from_dict
 from ._new_data import NewTable, as_array
 from ._new_data_notes import new_data_facts, new_data_notes, novelty_entries
+from ._single_row import encode_row
 from ._table_model import TableModel
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from ..adaptation import AdaptationPlan
 
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets interpret cells that start with these as formulas
 DEFAULT_BATCH_SIZE = 20_000  # rows in memory at a time
@@ -61,6 +65,32 @@ class TablePredictions:
     notices: list[str]
     frame: pl.DataFrame | None = None
     path: Path | None = None
+
+    def rows_to_label(self, n: int, *, seed: int = 0) -> list[int]:
+        """Return positions of rows whose labels serve to adapt the model: see `unseen.adaptation.select_rows_to_label`.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        seed : int, default=0
+            Seed of the draw.
+
+        Returns
+        -------
+        rows : list of int
+            Positions in the table, from 0.
+        """
+        import polars as pl
+
+        columns = [f"p({entry['label']})" for entry in self.summary["labels"]]
+        if self.frame is not None:
+            frame = self.frame.select(columns)
+        else:
+            assert self.path is not None
+            scan = pl.scan_csv if self.path.suffix.lower() == ".csv" else pl.scan_parquet
+            frame = scan(self.path, glob=False).select(columns).collect()
+        return [int(row) for row in select_rows_to_label(frame.to_numpy(), n, seed=seed)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -179,19 +209,23 @@ class Model:
         prepared, domain = self._prepare(data, sample_domain)
         return self.table_model.predict_prepared(prepared, domain)
 
-    def predict_proba(self, data: Any, *, sample_domain: Any = None) -> Array:
+    def predict_proba(self, data: Any, *, sample_domain: Any = None, prior: Mapping[Any, float] | None = None) -> Array:
         """Predict class probabilities, calibrated on held-out domains, for the class frequencies of the training data.
 
         Parameters
         ----------
         data, sample_domain
             As for `predict`.
+        prior : mapping of class to float, default=None
+            Known class frequencies of the new domain, for which the probabilities are then: see `with_prior`.
 
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
+        if prior is not None:
+            return self.with_prior(prior).predict_proba(data, sample_domain=sample_domain)
         prepared, domain = self._prepare(data, sample_domain)
         return self.table_model.ensemble.predict_proba(prepared, sample_domain=domain)
 
@@ -221,6 +255,67 @@ class Model:
         are_full = all(len(classes) == len(self.classes_) for classes in sets)
         ensemble.warn_full_sets(are_full, coverage)
         return sets
+
+    def with_prior(self, prior: Mapping[Any, float]) -> Model:
+        """Return the model for a domain whose class frequencies are known.
+
+        Its probabilities are p'(c | x), proportional to p(c | x) prior(c) / source(c), where source(c) is the frequency
+        of the class in the training rows. This is Bayes' rule if the distribution of the features within each class is
+        that of training.
+
+        Parameters
+        ----------
+        prior : mapping of class to float
+            Frequencies of the classes at the new domain. Classes that are not named share the rest as in training.
+
+        Returns
+        -------
+        model : Model
+            A model with the same members; this one is not changed.
+        """
+        from ._adapt import adjust_model_prior
+
+        return adjust_model_prior(self, prior)
+
+    def adapt(
+        self, data: Any, label: str | None = None, *, level: str = "auto", domain: str | None = None, source: Any = None
+    ) -> Model:
+        """Adapt the model to one new domain, of which some rows have labels.
+
+        Parameters
+        ----------
+        data : DataFrame, dict, list of dict, structured array, str or path
+            Rows of the new domain. Rows without a label serve transductive models only.
+        label : str, default=None
+            The column of the classes; None means the label column of the training table.
+        level : {"auto", "none", "offsets", "weights", "features", "refit", "local"}, default="auto"
+            "none" keeps the model, "offsets" fits class offsets and a temperature, "weights" also updates the weights
+            of the members, "features" fits effects of the features beside offsets and temperature, "refit" fits the
+            members again with the new domain among the source domains, and "local" is a logistic regression of the new
+            labels alone. "auto" selects the level with the largest gain that was
+            simulated on held-out domains for this number of labels, if it is unlikely to harm; see :ref:`adapt`.
+        domain : str, default=None
+            The column of the domain of `data`, to verify that it is new; None means the domain column of the training
+            table if `data` has it.
+        source : DataFrame, str or path, default=None
+            The training table, which "refit" needs.
+
+        Returns
+        -------
+        model : Model
+            The adapted model, to predict with and to save as any other. ``card["adaptation"]`` describes the level, the
+            reason, the number of labels and the original model.
+        """
+        from ._adapt import adapt_model
+
+        return adapt_model(self, data, label, level=level, domain=domain, source=source)
+
+    @property
+    def adaptation_plan(self) -> AdaptationPlan | None:
+        """Expected gain of each level of `adapt` against the number of labels; None for models of earlier versions."""
+        from ._adapt import get_adaptation_plan
+
+        return get_adaptation_plan(self)
 
     def explain(self, data: Any, rows: Any = None, *, sample_domain: Any = None) -> list[dict[str, Any]]:
         """Explain single predictions by the members of the ensemble and by the distance from the training rows.
@@ -312,6 +407,11 @@ class Model:
             if X.ndim != 2:
                 raise ValueError(f"An array must have a row for each sample; got the shape {X.shape}.")
             return X, sample_domain, new_data_facts(len(X), [], {}, {}, {}, [])
+        if isinstance(data, Mapping) and sample_domain is None:
+            row = encode_row(self.schema, data)
+            if row is not None:
+                missing = dict(zip(self.schema.feature_names, np.isnan(row[0]).astype(int).tolist(), strict=True))
+                return row, None, new_data_facts(1, [], missing, self._missing_in_training(), {}, [])
         domain_column = sample_domain if isinstance(sample_domain, str) else None
         table = self.open_table(data, domain=domain_column)
         X, domain, new_levels = table.read()

@@ -229,7 +229,7 @@ def fit_table(
         leaderboard=leaderboard if len(methods) > 1 else Leaderboard(),
         stream=stream_facts,
         balance=balance,
-        ensemble=fitted.to_dict(),
+        ensemble={**fitted.to_dict(), "adaptation": None if selected.plan is None else selected.plan.to_dict()},
         scored_rows={name: len(codes) for name, codes in zip(domains, fitted.codes, strict=True)},
         fitted=fitted,
         forecast=fitted.forecast,
@@ -268,7 +268,9 @@ def _select(samples: Samples, methods: Sequence[Method], config: EvaluationConfi
     if all(method.kind != "plain" for method in methods):  # a plain classifier is always evaluated for comparison
         baseline = list(METHODS[BASELINE].candidates(n_classes))
     splits = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
-    options = SelectionOptions(ensemble=len(methods) > 1, transductive=transductive, among=candidates)
+    options = SelectionOptions(
+        ensemble=len(methods) > 1, transductive=transductive, among=candidates, plan_adaptation=True
+    )
     selected = select_model([*candidates, *baseline], samples, splits, config, options)
     names = {method.name for method in methods}
     warn_about_failures([result for result in selected.results if result.candidate.method in names])

@@ -8,5 +8,6 @@ them may use it.
 from ._figures import draw_comparison, draw_diagnosis, draw_heat_map, import_pyplot, write_cells
 from ._format import describe_columns, format_number, format_percent, rank_methods
 from ._render import render_comparison, render_diagnosis, render_validation
+from ._site_figures import draw_adaptation_plan, draw_monitoring
 
 __all__ = ["render_comparison", "render_diagnosis", "render_validation"]

@@ -53,8 +53,7 @@ class Agreement:
     def from_predictions(cls, labels: pl.Series, predicted: Any, classes: Any, domain: Any = None) -> Agreement:
         """Compare labels with predictions; `domain` holds the domain of each row, None if all belong to one."""
         classes = np.asarray(classes)
-        class_names = tuple(map(str, classes.tolist()))
-        label_codes = encode_levels(_format_labels(labels, classes), class_names)
+        label_codes = encode_class_labels(labels, classes)
         is_labeled = ~np.isnan(label_codes)
         labeled_predictions = np.asarray(predicted)[is_labeled]
         order = np.argsort(classes)
@@ -110,6 +109,11 @@ class Agreement:
                 for name, rows in rows_by_domain.items()
             ],
         }
+
+
+def encode_class_labels(labels: pl.Series, classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Index of each label among the classes, -1 if it is not a class, and NaN if it is missing."""
+    return encode_levels(_format_labels(labels, classes), tuple(map(str, classes.tolist())))
 
 
 def _format_labels(labels: pl.Series, classes: NDArray[Any]) -> pl.Series:
