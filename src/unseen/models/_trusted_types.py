@@ -29,7 +29,17 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import LabelBinarizer, Normalizer, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
+from ..estimators import (
+    CIDG,
+    DICA,
+    KFDA,
+    MDA,
+    SCA,
+    DomainCenterer,
+    DomainHarmonizer,
+    MarginalTransferClassifier,
+    UndoBias,
+)
 from ..kernels import PivotedNystroem
 from ..model_selection import METHODS, EnsembleClassifier, TablePreparation
 from ..shift import Novelty
@@ -42,6 +52,8 @@ PROJECTIONS = (CIDG, DICA, KFDA, MDA, SCA)
 OWN_TYPES: tuple[type, ...] = (
     *PROJECTIONS,
     DomainCenterer,
+    DomainHarmonizer,
+    MarginalTransferClassifier,
     Novelty,
     PivotedNystroem,
     EnsembleClassifier,
