@@ -11,6 +11,7 @@ import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.decomposition import KernelPCA
 from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import get_scorer, roc_auc_score
@@ -503,3 +504,17 @@ def test_distances_are_refused_where_two_matrices_of_all_samples_do_not_fit(monk
     monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
     with pytest.raises(MemoryError, match=r"An rbf SVM .* needs 2 matrices"):
         FeatureStage(SAMPLES).distances_to(train, test)
+
+
+@pytest.mark.parametrize("forest", [RandomForestClassifier, ExtraTreesClassifier])
+@pytest.mark.parametrize("n_rows", [1, 40])
+def test_scores_of_a_forest_do_not_depend_on_the_number_of_rows(forest, n_rows):
+    """Few rows are passed through the trees directly, without their threads."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    y = np.array(["a", "b", "c"])[rng.integers(3, size=60)]
+    model = forest(10, random_state=0).fit(X, y)
+    scores = decision_scores(model, X[:n_rows], None, np.array(["a", "b", "c", "d"]))
+    np.testing.assert_allclose(np.exp(scores[:, :3]), np.maximum(model.predict_proba(X[:n_rows]), 1e-30), rtol=1e-12)
+    assert (scores[:, 3] == -np.inf).all()
