@@ -27,6 +27,9 @@ MAX_MEASURED_CLASSES = 20  # a label with more distinct values that are not inte
 MAX_LABEL_SHARE = 0.5  # of distinct labels among rows; more are identifiers
 MAX_WRONG_SHARE = 0.1  # a column with a smaller share of values that are not numbers was probably meant to be numeric
 MIN_DOMAIN_ROWS = 4
+# Domains with two or more classes from which domains of one class are allowed. With fewer, domain and class could not be
+# told apart.
+MIN_MIXED_DOMAINS = 3
 MAX_CELLS = 20_000_000  # domains times classes; columns that hold neither may have a million values each
 
 
@@ -154,7 +157,7 @@ def _find_domain_problems(survey: Survey) -> list[str]:
 
 
 def _find_cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
-    """Find domains with too few rows, or with rows of a single class."""
+    """Find domains with too few rows, or with rows of a single class if few domains have more classes."""
     sizes = counts.sum(axis=1)
     is_present = counts > 0
     problems = []
@@ -164,6 +167,8 @@ def _find_cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: In
             f"{format_count(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {MIN_DOMAIN_ROWS} rows: "
             f"{format_list(small.tolist())}. Leave out these rows, or choose another domain column."
         )
+    if (is_present.sum(axis=1) > 1).sum() >= MIN_MIXED_DOMAINS:
+        return problems
     for s in np.flatnonzero((sizes >= MIN_DOMAIN_ROWS) & (is_present.sum(axis=1) == 1)):
         problems.append(
             f"the domain {str(domains[s])!r} has samples of one class only, {str(classes[is_present[s].argmax()])!r}. "
@@ -217,12 +222,18 @@ def make_unlabeled_notices(survey: Survey) -> list[str]:
 
 
 def make_name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
-    """Make notices about similar names, and about domains that have no class in common with any other domain."""
+    """Make notices about similar names, domains of one class, and domains without a class that others have."""
     domains = np.array(survey.domain.names, dtype=str)
     is_present = survey.counts(labels) > 0
     shares_class = is_present[:, is_present.sum(axis=0) > 1].any(axis=1)
     isolated = domains[is_present.any(axis=1) & ~shares_class].tolist()
     notices = _find_similar_names(survey.present_domains, "domains") + _find_similar_names(labels.tolist(), "classes")
+    single = domains[is_present.sum(axis=1) == 1].tolist()
+    if single and len(labels) > 1:
+        notices.append(
+            f"{format_count(len(single), 'domain')} of {is_present.any(axis=1).sum():,} with samples of one class only: "
+            f"{format_list(single, 5)}. They are used for training; metrics that need two classes leave them out."
+        )
     if isolated:
         notices.append(f"No class of these domains occurs in any other domain: {format_list(isolated)}.")
     return notices
