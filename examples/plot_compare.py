@@ -21,7 +21,7 @@ comparison = unseen.compare(
     data.data,
     data.target,
     sample_domain=data.domain,
-    methods=["1NN", "logistic", "RBF SVM", "KFDA", "CIDG"],
+    methods=["1-NN", "logistic", "RBF SVM", "KFDA", "CIDG"],
     repeats=1,
     quick=True,
     random_state=0,

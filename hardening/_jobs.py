@@ -13,7 +13,7 @@ import numpy as np
 from ._command import REPOSITORY, Place, Zygote
 
 SITES = ("lima", "oslo", "riga")
-METHODS = "1NN,logistic,KFDA"
+METHODS = "1-NN,logistic,KFDA"
 PHOTOS, BROKEN = 24, "photos/lima/flower/broken.png"
 OLD = b"what was here before"  # under a final name, in some runs
 

@@ -258,7 +258,7 @@ def broken_network(rng: Random) -> Broken:
     return "broken.onnx", content
 
 
-ROW = Row("1NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
+ROW = Row("1-NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
 
 
 @cache
@@ -316,7 +316,7 @@ CELLS = (
         "'ok'",
         "'failed'",
     ),
-    *("'{\"\\ud800\": NaN}'", "'plain'", "'invariant'", "1.5", "'a -> b'", "'1NN'"),
+    *("'{\"\\ud800\": NaN}'", "'plain'", "'invariant'", "1.5", "'a -> b'", "'1-NN'"),
 )
 PACKED = (
     b"[]",

@@ -204,7 +204,7 @@ class Answers:
         ]
         found["best candidate"] = np.max(singles, axis=0).tolist()
         chosen = next(one for one in whole.trials if one.is_selected)
-        expected = [100 * value for value in whole.forecast]
+        expected = [100 * value for value in (whole.forecast.mean, whole.forecast.lower, whole.forecast.upper)]
         found["forecast"] = [*expected, bool(expected[1] <= found["pool"][0] <= expected[2])]
         found["sets"] = self.sets(whole)
         found["decisions"] = [guard.reason for guard in whole.acceptance_tests]

@@ -79,7 +79,7 @@ def write_home(folder):
 
 def write(table, path, *transformers, smoothing=0.0):
     """What `fit` writes, with a pool made by hand: logistic regression behind each of these, of falling weight."""
-    plain = fit_table(table, "1nn")
+    plain = fit_table(table, "1-nn")
     candidates = [Candidate("", {}, transformer, LogisticRegression()) for transformer in transformers]
     weights = np.arange(len(candidates), 0, -1.0)
     how = {

@@ -215,7 +215,7 @@ def nystroem(kernel):
 def centerer(case):
     """Rows less the mean of their domain, as they are and of length one, against exact ones."""
     ours = DomainCenterer(renormalize=False).fit_transform(case.X, sample_domain=case.d)
-    ours_unit = DomainCenterer().fit_transform(case.X, sample_domain=case.d)
+    ours_unit = DomainCenterer(renormalize=True).fit_transform(case.X, sample_domain=case.d)
     if case.large:
         return np.nan if np.isfinite(ours_unit).all() else np.inf
     with mpmath.workdps(DIGITS):
@@ -283,7 +283,7 @@ def classifier(methods):
 
     def error(case):
         def probabilities(part):
-            model = UnseenClassifier(["1NN", "KFDA"] if case.large else methods, cv=splits_of(case))
+            model = UnseenClassifier(["1-NN", "KFDA"] if case.large else methods, cv=splits_of(case))
             model.fit(part.X, part.y, sample_domain=part.d, sample_weight=case.weight)
             return model.predict_proba(part.X)
 
@@ -327,7 +327,7 @@ def novelty(case):
     told = [
         result.distance,
         result.ratio,
-        result.yardstick,
+        result.usual_distance,
         *model.score_samples(case.X),
         *model.project_to_plane(case.X)[0].ravel(),
     ]
@@ -346,7 +346,7 @@ def comparison(case):
     """Scores against those for the same problem of ordinary size; elsewhere who has none says why."""
 
     def accuracies(part):
-        methods = ["1NN"] if case.large else ["CIDG", "logistic", "1NN"]
+        methods = ["1-NN"] if case.large else ["CIDG", "logistic", "1-NN"]
         options = {"methods": methods, "repeats": 1, "quick": True}
         found = unseen.compare(part.X, part.y, sample_domain=part.d, **options)
         found.to_html()
@@ -366,7 +366,7 @@ def table_fit(case):
     def predictions(part):
         columns = {f"x{j}": column for j, column in enumerate(np.asarray(part.X).T)}
         frame = polars.DataFrame({**columns, "label": part.y, "site": [f"site {s}" for s in part.d]})
-        model = unseen.fit(frame, "1NN" if case.large else "logistic", label="label", domain="site")
+        model = unseen.fit(frame, method="1-NN" if case.large else "logistic", label="label", domain="site")
         return np.asarray(model.predict(frame.drop("label", "site")))
 
     if sparse.issparse(case.X):

@@ -97,7 +97,7 @@ class Home:
     def run(self, store: Path) -> Any:
         """Run a small study that is stored in a file."""
         protocol = Protocol(repeats=1, quick=True, preprocess="none")
-        return run(X, Y, DOMAIN, TASKS, store=store, protocol=protocol, methods=["1NN"], n_jobs=1)
+        return run(X, Y, DOMAIN, TASKS, store=store, protocol=protocol, methods=["1-NN"], n_jobs=1)
 
 
 Reader = Callable[[Home, Path], Any]

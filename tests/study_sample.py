@@ -20,7 +20,7 @@ SAMPLES = Samples(X, Y, D)
 PAIR = Task(("a", "b"), ("c", "d"))
 QUICK = Protocol(repeats=2, quick=True)
 ONCE = replace(QUICK, repeats=1)
-FEW = ["1NN", "KFDA", "logistic"]
+FEW = ["1-NN", "KFDA", "logistic"]
 
 
 def facts(rows):

@@ -312,7 +312,7 @@ MISTAKES = [
     Mistake("search, few domains", search(), rf"sample_domain .* {N - 1} labels for {N} samples", domain=D[:-1]),
     Mistake("search, other width", search(), "X has 3 features, but Proj", call=lambda model: model.predict(X[:, :3])),
     # comparisons
-    Mistake("unknown method", UnseenClassifier(["logistic", "svm"]), "no method 'svm'; there are 1NN, .*, logistic,"),
+    Mistake("unknown method", UnseenClassifier(["logistic", "svm"]), "no method 'svm'; there are 1-NN, .*, logistic,"),
     Mistake("no methods", UnseenClassifier([]), r"methods must be \"auto\" or a list .* got \[\]"),
     Mistake("methods in lists", UnseenClassifier([["logistic"]]), r"methods must be .* got \[\['logistic'\]\]"),
     Mistake("comparison, one domain", plain(), r"needs more than 1 domain.* got \[7\]", domain=[7] * N),

@@ -52,7 +52,7 @@ from unseen.tables._load import read_survey, survey_table
 from unseen.utils.samples import Samples
 
 SITES = ["north", "south", "west"]
-METHODS = ["1NN", "KFDA", "logistic"]
+METHODS = ["1-NN", "KFDA", "logistic"]
 PARTS = 4
 # Workers ask a dead one for its results for as long as this; half a minute unless they are told.
 IMPATIENT = {"distributed.comm.timeouts.connect": "2s"}
@@ -457,9 +457,9 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
     rows = go(**about)
     assert {row.seconds for row in kept} <= {row.seconds for row in rows}  # not measured again
     expected = run(
-        X, y, domain, make_tasks(data.domain_names), **about | {"store": tmp_path / "here.sqlite"}, methods=["1NN"]
+        X, y, domain, make_tasks(data.domain_names), **about | {"store": tmp_path / "here.sqlite"}, methods=["1-NN"]
     )
-    assert [row.accuracy for row in rows if row.method == "1NN"] == [row.accuracy for row in expected]
+    assert [row.accuracy for row in rows if row.method == "1-NN"] == [row.accuracy for row in expected]
     work = Execution(about["store"])
     kept = all_results(
         Samples(X, y, domain), make_tasks(data.domain_names), about["protocol"], methods=METHODS, execution=work
@@ -471,14 +471,14 @@ def test_rows_without_a_label_are_left_out_of_a_comparison_when_asked(client, tm
     known = frame(120, 3)
     known.write_csv(tmp_path / "known.csv")
     pl.concat([known, frame(60, 4).with_columns(label=pl.lit("?"))]).write_csv(tmp_path / "all.csv")
-    how = {"methods": ["1NN", "logistic"], "repeats": 1, "quick": True, "label": "label", "domain": "site"}
+    how = {"methods": ["1-NN", "logistic"], "repeats": 1, "quick": True, "label": "label", "domain": "site"}
     expected = library.compare(tmp_path / "known.csv", **how)
     found = library.compare(tmp_path / "all.csv", unlabeled="?", client=client, **how)
     assert [row.accuracy for row in found.rows] == [row.accuracy for row in expected.rows]
 
 
 COMMANDS = {
-    "compare": "compare train.csv --quick --methods 1NN --store s.sqlite",
+    "compare": "compare train.csv --quick --methods 1-NN --store s.sqlite",
     "predict": "predict logistic.unseen new.csv -o o.csv",
 }
 

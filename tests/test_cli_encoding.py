@@ -41,7 +41,7 @@ def unseen(folder, encoding, *args, stdout=subprocess.PIPE):
 
 COLUMNS = ("--label", "label", "--domain", "site")
 FIT = ("fit", "train.csv", *COLUMNS, "--methods", "logistic", "--columns")
-COMPARE = ("compare", "train.csv", *COLUMNS, "--methods", "1NN,logistic", "--quick", "--jobs", "1", "--columns")
+COMPARE = ("compare", "train.csv", *COLUMNS, "--methods", "1-NN,logistic", "--quick", "--jobs", "1", "--columns")
 COMMANDS = {
     "fit": (*FIT, "-o", "made.unseen"),
     "compare": (*COMPARE, "--report", "made.html"),

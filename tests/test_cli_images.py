@@ -85,7 +85,7 @@ def test_extract_says_what_is_wrong_before_it_reads(here, options, said):
     assert [path.name for path in Path(here).glob("*.parquet")] == []
 
 
-METHODS = "CIDG,1NN,logistic"
+METHODS = "CIDG,1-NN,logistic"
 
 
 def test_a_comparison_of_photographs_shows_them(here, monkeypatch):
@@ -133,7 +133,7 @@ def test_compare_says_what_photographs_need(here, options, said):
     assert (code, said in text) == (2, True), text
 
 
-QUICK = ["--quick", "--methods", "1NN", "--jobs", "1", "--format", "csv"]
+QUICK = ["--quick", "--methods", "1-NN", "--jobs", "1", "--format", "csv"]
 KINDS = {
     name: tuple(np.random.default_rng(i).integers(0, 255, 3))
     for i, name in enumerate(["bird", "car", "chair", "dog", "person"])

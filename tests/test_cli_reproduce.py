@@ -22,7 +22,7 @@ from unseen.datasets import _office_caltech
 from unseen.model_selection import METHODS
 from unseen.study._synthetic import draw_synthetic, run_synthetic
 
-FEW = "1NN,KFDA,logistic"
+FEW = "1-NN,KFDA,logistic"
 X, Y, CODES = three_domains(n_per_cell=4, n_classes=5, n_domains=4, seed=1)
 
 
@@ -87,7 +87,7 @@ def test_a_folder_gives_a_table(hospitals):
 
 
 def test_a_folder_can_be_thinned(hospitals):
-    code, text = unseen("reproduce", "folder", hospitals, "--quick", "--methods", "1NN", "--max-per-domain", 12)
+    code, text = unseen("reproduce", "folder", hospitals, "--quick", "--methods", "1-NN", "--max-per-domain", 12)
     assert code == 0
     assert "west" in text
     assert unseen("reproduce", "folder", hospitals, "--max-per-domain", 1)[0] == 2
@@ -96,7 +96,7 @@ def test_a_folder_can_be_thinned(hospitals):
 def test_names_with_brackets_are_printed_as_they_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = save(tmp_path / "[bold]data", ["[red]a", "b[blue]"])
-    code, text = unseen("reproduce", "folder", folder, "--quick", "--methods", "1NN", "--jobs", 1)
+    code, text = unseen("reproduce", "folder", folder, "--quick", "--methods", "1-NN", "--jobs", 1)
     assert code == 0
     assert "[red]a -> b[blue]" in text
     assert "[bold]data: accuracy" in text
@@ -113,7 +113,7 @@ def test_a_table_is_written_in_the_format_asked_for(hospitals, tmp_path, how):
         assert f"Wrote {path}" in text
         assert [found.name for found in path.parent.iterdir() if found.name.startswith(".")] == []
         texts[kind] = path.read_text(encoding="utf-8")
-    assert texts["markdown"].startswith("| Task | 1NN | KFDA | logistic |\n|---|---|---|---|\n")
+    assert texts["markdown"].startswith("| Task | 1-NN | KFDA | logistic |\n|---|---|---|---|\n")
     assert texts["latex"].startswith("\\begin{tabular}{lccc}\n")
     assert texts["csv"].startswith("task,method,mean,")
     found = json.loads(texts["json"])
@@ -129,7 +129,7 @@ def test_without_an_output_the_formatted_table_alone_goes_to_standard_output(hos
         str(hospitals),
         "--quick",
         "--methods",
-        "1NN",
+        "1-NN",
         "--jobs",
         "1",
         "--format",
@@ -165,7 +165,7 @@ def test_the_papers_figures_stand_beside_those_of_vlcs(tmp_path, monkeypatch):
     table = output.read_text(encoding="utf-8")
     assert re.search(r"^\| L,C,S -> V \|.* \(53\.27\)", table, flags=re.MULTILINE)
     assert "the paper's figure" in table
-    code, text = unseen("reproduce", "vlcs", folder, "--methods", "1NN", "--repeats", 1, "--jobs", 1)
+    code, text = unseen("reproduce", "vlcs", folder, "--methods", "1-NN", "--repeats", 1, "--jobs", 1)
     assert code == 0
     assert "10 tasks, 1 methods, 1 repeats" in text
     assert "gray: the paper's figure" in text
@@ -205,7 +205,10 @@ MISTAKES = {
     "an empty folder": (["reproduce", "folder", "empty"], "must hold one file per domain"),
     "a single domain": (["reproduce", "folder", "single"], "of the 1 domains"),
     "missing values": (["reproduce", "folder", "holes"], "contains NaN"),
-    "an unknown method": (["reproduce", "folder", "hospitals", "--methods", "1NN,magic"], "There is no method 'magic'"),
+    "an unknown method": (
+        ["reproduce", "folder", "hospitals", "--methods", "1-NN,magic"],
+        "There is no method 'magic'",
+    ),
     "no method": (["reproduce", "folder", "hospitals", "--methods", " , "], "at least one method"),
     "no repeats": (["reproduce", "folder", "hospitals", "--repeats", "0"], "'--repeats'"),
     "half a repeat": (["reproduce", "folder", "hospitals", "--repeats", "2.5"], "'--repeats'"),

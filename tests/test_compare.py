@@ -19,7 +19,7 @@ from unseen.study._report_data import method_facts
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
 D = np.array(["north", "süd", "<west>"])[CODES]
 LABELS = np.array(["a", "b & c", "=d()"])[Y]
-FEW = ["KFDA", "CIDG", "logistic", "1NN"]
+FEW = ["KFDA", "CIDG", "logistic", "1-NN"]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_there_is_a_row_for_each_method_domain_and_repeat(found):
 
 
 def test_the_pool_of_the_automatic_method_is_told_and_comes_first():
-    methods = ["1NN", "auto"]
+    methods = ["1-NN", "auto"]
     found = unseen.compare(X, LABELS, sample_domain=D, methods=methods, repeats=1, quick=True)
     summary, rows = found.summary(), [row for row in found.rows if row.method == "auto"]
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
@@ -101,7 +101,7 @@ def test_accuracies_are_those_of_the_rows(found):
 
 
 def test_one_repeat_has_no_spread_over_repeats(found):
-    once = unseen.compare(X, LABELS, sample_domain=D, methods=["1NN"], repeats=1, quick=True)
+    once = unseen.compare(X, LABELS, sample_domain=D, methods=["1-NN"], repeats=1, quick=True)
 
     def spreads(comparison):
         return [cell["sd"] for method in comparison.summary()["methods"] for cell in method["accuracies"].values()]
@@ -138,7 +138,7 @@ def test_confusions_are_those_of_the_recommended_method_and_means_over_repeats(f
 )
 def test_intervals_know_the_range_of_the_metric(metric, ends):
     verdict = unseen.compare(
-        X, LABELS, sample_domain=D, methods=["logistic", "1NN"], metric=metric, repeats=1, quick=True
+        X, LABELS, sample_domain=D, methods=["logistic", "1-NN"], metric=metric, repeats=1, quick=True
     ).verdict
     assert verdict.scale.bounds == ends
     advice = verdict.recommendation
@@ -147,16 +147,16 @@ def test_intervals_know_the_range_of_the_metric(metric, ends):
 
 def test_without_a_recommendation_confusions_are_those_of_the_best_mean():
     oracle = unseen.compare(
-        X, LABELS, sample_domain=D, methods=["1NN", "majority"], repeats=1, quick=True, selection="oracle"
+        X, LABELS, sample_domain=D, methods=["1-NN", "majority"], repeats=1, quick=True, selection="oracle"
     )
     assert oracle.verdict.recommendation is None
-    assert {matrix["method"] for matrix in oracle.summary()["confusion"]} == {"1NN"}
+    assert {matrix["method"] for matrix in oracle.summary()["confusion"]} == {"1-NN"}
     assert "the recommended method" not in oracle.to_html()
 
 
 def test_of_many_classes_confusions_show_those_that_are_confused_most_often(monkeypatch):
     def compared():
-        return unseen.compare(X, LABELS, sample_domain=D, methods=["1NN"], repeats=1, quick=True)
+        return unseen.compare(X, LABELS, sample_domain=D, methods=["1-NN"], repeats=1, quick=True)
 
     whole = compared().summary()["confusion"]
     monkeypatch.setattr("unseen.study._report_data.MIN_CONFUSION_CLASSES", 2)
@@ -212,9 +212,9 @@ def test_a_domain_may_be_called_like_a_column_of_the_frame():
     pytest.importorskip("pandas", reason="frames need it")
     names = ["mean", "seconds", "method", "mean (domain)"]
     codes = np.where(np.arange(len(Y)) % 7 == 0, 3, CODES)
-    found = unseen.compare(X, Y, sample_domain=np.array(names)[codes], methods=["1NN", "logistic"], repeats=1)
+    found = unseen.compare(X, Y, sample_domain=np.array(names)[codes], methods=["1-NN", "logistic"], repeats=1)
     frame = found.frame()
-    assert sorted(frame.index) == ["1NN", "logistic"]
+    assert sorted(frame.index) == ["1-NN", "logistic"]
     columns = [name for name in frame.columns if name not in ("kind", "transductive", "mean", "seconds")]
     assert sorted(columns) == ["mean (domain)", "mean (domain) (domain)", "method (domain)", "seconds (domain)"]
     np.testing.assert_allclose(frame[columns].mean(axis=1), frame["mean"], atol=1e-2)
@@ -229,7 +229,7 @@ def test_the_picture_is_drawn(found):
 
 
 def test_results_in_a_store_are_not_computed_again(tmp_path, monkeypatch, found):
-    options = {"methods": ["logistic", "1NN"], "repeats": 1, "quick": True, "store": tmp_path / "kept.sqlite"}
+    options = {"methods": ["logistic", "1-NN"], "repeats": 1, "quick": True, "store": tmp_path / "kept.sqlite"}
     first = unseen.compare(X, LABELS, sample_domain=D, **options)
     monkeypatch.setattr("unseen.study._run.run_job", None)
     again = unseen.compare(X, LABELS, sample_domain=D, **options)
@@ -248,9 +248,9 @@ def test_a_method_that_fails_is_told_and_the_rest_goes_on(monkeypatch):
         def fit(self, X, y):
             raise ValueError("no luck")
 
-    monkeypatch.setitem(METHODS, "1NN", replace(METHODS["1NN"], classifier=Unlucky()))
-    found = unseen.compare(X, Y, sample_domain=D, methods=["CIDG", "1NN", "logistic"], repeats=1, quick=True)
-    failed = next(m for m in found.summary()["methods"] if m["name"] == "1NN")
+    monkeypatch.setitem(METHODS, "1-NN", replace(METHODS["1-NN"], classifier=Unlucky()))
+    found = unseen.compare(X, Y, sample_domain=D, methods=["CIDG", "1-NN", "logistic"], repeats=1, quick=True)
+    failed = next(m for m in found.summary()["methods"] if m["name"] == "1-NN")
     assert failed["mean"] is None
     assert failed["failed"] == "ValueError: no luck"
     assert "failed" in str(found)
@@ -292,7 +292,7 @@ def test_many_domains_do_not_cost_the_diagnosis_more_memory(monkeypatch):
         return diagnose(*args, max_per_domain=max_per_domain, **options)
 
     monkeypatch.setattr("unseen.study._compare.diagnose", watched)
-    unseen.compare(X, Y, sample_domain=np.arange(len(Y)) % 15, methods=["1NN"], repeats=1, quick=True)
+    unseen.compare(X, Y, sample_domain=np.arange(len(Y)) % 15, methods=["1-NN"], repeats=1, quick=True)
     assert asked == [400]
 
 

@@ -201,6 +201,6 @@ def test_forecasts_lie_within_the_range_of_the_score(scoring):
     X, y, d = three_domains(n_domains=3)  # easy, and so few domains that intervals reach far
     model = UnseenClassifier(["logistic"], scoring=scoring).fit(X, y, sample_domain=d)
     least, most = metric_range(scoring)
-    mean, low, high = model.forecast_
-    assert least <= low <= mean <= high <= most
-    assert mean == model.best_score_
+    forecast = model.forecast_
+    assert least <= forecast.lower <= forecast.mean <= forecast.upper <= most
+    assert forecast.mean == model.best_score_

@@ -21,7 +21,7 @@ from unseen.study._store import APPLICATION_ID
 from unseen.utils.io import atomic_write as whole
 from unseen.utils.io import create_sqlite_tables
 
-ROW = Row("1NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
+ROW = Row("1-NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
 ROWS = [replace(ROW, repeat=i, seed=i, accuracy=i / 200, reason="x" * 300) for i in range(200)]
 CODES = np.random.default_rng(0).integers(0, 5, 300)
 
@@ -179,7 +179,7 @@ def test_a_command_starts_again_after_a_damaged_file(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     lines = [f"{'abc'[i % 3]},{i % 2},{rng.normal() + i % 2},{rng.normal()}" for i in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["site,label,u,v", *lines]))
-    command = ("compare", "t.csv", "--methods", "1NN,logistic", "--quick", "--jobs", 1, "--store", "r.sqlite")
+    command = ("compare", "t.csv", "--methods", "1-NN,logistic", "--quick", "--jobs", 1, "--store", "r.sqlite")
     assert run_command(app, *command)[0] == 0
     cut_off(tmp_path / "r.sqlite")
     code, text = run_command(app, *command)
@@ -274,7 +274,7 @@ def test_a_command_calls_a_full_disk_full_and_says_how_to_go_on(small_disk, tmp_
     (tmp_path / "t.csv").write_text("\n".join(["site,label,u", *lines]))
     fill(small_disk)
     store = small_disk / "r.sqlite"
-    command = ("compare", tmp_path / "t.csv", "--methods", "1NN", "--quick", "--jobs", 1, "--store", store)
+    command = ("compare", tmp_path / "t.csv", "--methods", "1-NN", "--quick", "--jobs", 1, "--store", store)
     code, text = run_command(app, *command)
     assert code == 1, text
     assert f"Failed: The disk is full: {store} cannot be written. Free some space on it." in text

@@ -72,9 +72,7 @@ def test_without_pandas_as_frame_says_what_to_install(monkeypatch):
 
 
 def test_public_names_are_sorted_and_exist():
-    internal = ["load_office_caltech_folder", "load_vlcs_folder"]
-    assert unseen.datasets.__all__[-len(internal) :] == internal
-    assert sorted(unseen.datasets.__all__[: -len(internal)]) == unseen.datasets.__all__[: -len(internal)]
+    assert sorted(unseen.datasets.__all__) == unseen.datasets.__all__
     assert all(callable(getattr(unseen.datasets, name)) for name in unseen.datasets.__all__)
 
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 from helpers import three_domains
 from unseen import CIDG, KFDA, MDA, ProjectionSearchCV, UnseenClassifier
-from unseen.model_selection import LeaderboardDisplay, ValidationSurfaceDisplay
+from unseen.model_selection import LeaderboardDisplay, LeaderboardRow, ValidationSurfaceDisplay
 from unseen.model_selection._displays import _value_text
 
 mpl.use("Agg")
@@ -55,16 +55,7 @@ def model():
 def row(name, kind="plain", chosen=False, **scores):
     values = list(scores.values())
     error = np.std(values, ddof=1) / np.sqrt(len(values))
-    return {
-        "model": name,
-        "kind": kind,
-        "mean": np.mean(values),
-        "standard_error": error,
-        "scores": scores,
-        "params": {},
-        "seconds": 0.1,
-        "is_selected": chosen,
-    }
+    return LeaderboardRow(name, kind, np.mean(values), error, scores, is_selected=chosen)
 
 
 def texts(ax):
@@ -236,14 +227,14 @@ def test_values_of_a_grid_are_written_shortly(value, text):
 def test_every_contender_has_a_row_with_its_name_kind_and_numbers(model):
     display = LeaderboardDisplay.from_classifier(model)
     names = [label.get_text() for label in display.ax_.get_yticklabels()]
-    assert names == [row["model"] for row in model.leaderboard_]
+    assert names == [row.model for row in model.leaderboard_]
     (right,) = display.ax_.child_axes
     for label, row in zip(right.get_yticklabels(), model.leaderboard_, strict=True):
         text = label.get_text()
-        assert f"{row['mean']:.3f} ± {row['standard_error']:.3f}" in text
-        assert row["kind"] in text
-        assert ("selected" in text) == row["is_selected"]
-        assert (label.get_fontweight() == "bold") == row["is_selected"]
+        assert f"{row.mean:.3f} ± {row.standard_error:.3f}" in text
+        assert row.kind in text
+        assert ("selected" in text) == row.is_selected
+        assert (label.get_fontweight() == "bold") == row.is_selected
     assert display.ax_.get_ylim() == (len(names) - 0.5, -0.5)  # the best is on top
     assert display.ax_.get_xlabel() == "accuracy on held-out domains"
 
@@ -252,7 +243,7 @@ def test_points_are_the_scores_on_each_held_out_domain(model):
     display = LeaderboardDisplay.from_classifier(model)
     drawn = {line.get_label(): line for line in display.ax_.lines}
     for domain in "abc":
-        np.testing.assert_array_equal(drawn[domain].get_xdata(), [row["scores"][domain] for row in model.leaderboard_])
+        np.testing.assert_array_equal(drawn[domain].get_xdata(), [row.scores[domain] for row in model.leaderboard_])
     assert len({drawn[domain].get_marker() for domain in "abc"}) == 3  # told apart without colors, too
     assert len({drawn[domain].get_color() for domain in "abc"}) == 3
 
@@ -266,7 +257,7 @@ def test_means_have_one_standard_error_to_either_side_and_transductive_ones_are_
     bars = display.ax_.containers
     for bar, level, contender in zip(bars, (0, 1), rows, strict=True):
         (segment,) = bar.lines[2][0].get_segments()
-        low, high = contender["mean"] - contender["standard_error"], contender["mean"] + contender["standard_error"]
+        low, high = contender.mean - contender.standard_error, contender.mean + contender.standard_error
         np.testing.assert_allclose(segment, [[low, level], [high, level]])
     assert [bar.lines[0].get_markerfacecolor() for bar in bars] == ["white", "black"]
     assert len(display.ax_.patches) == 1  # the band behind the chosen one
@@ -305,7 +296,7 @@ def test_twenty_long_names_and_many_domains_fit_in_the_figure():
 def test_the_leaderboard_as_a_frame(model):
     pytest.importorskip("pandas")
     frame = LeaderboardDisplay.from_classifier(model).frame()
-    assert frame["model"].tolist() == [row["model"] for row in model.leaderboard_]
+    assert frame["model"].tolist() == [row.model for row in model.leaderboard_]
     np.testing.assert_allclose(frame[["score_a", "score_b", "score_c"]].mean(axis=1), frame["mean"])
     assert frame["is_selected"].sum() == 1
     assert "scores" not in frame
@@ -351,7 +342,7 @@ def test_a_missing_dependency_is_named_with_what_installs_it(monkeypatch, missin
 
 def test_importing_the_displays_does_not_load_matplotlib():
     code = (
-        "import sys; from unseen.model_selection import LeaderboardDisplay, ValidationSurfaceDisplay; "
+        "import sys; from unseen.model_selection import LeaderboardDisplay, LeaderboardRow, ValidationSurfaceDisplay; "
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

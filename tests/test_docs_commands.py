@@ -88,7 +88,7 @@ def test_quotations_on_the_page_of_questions_are_texts_of_diagnose():
 
 
 def words_of(command):
-    return shlex.split(re.sub(r"\$\w+", "1NN", command.text), comments=True)  # variables stand for names of methods
+    return shlex.split(re.sub(r"\$\w+", "1-NN", command.text), comments=True)  # variables stand for names of methods
 
 
 def collect(pages, find=commands):
@@ -163,7 +163,7 @@ def place(tmp_path_factory):
     pl.DataFrame(toy.data, schema=["x0", "x1"]).with_columns(
         label=pl.Series(toy.target), domain=pl.Series(toy.domain.tolist())
     ).write_csv(folder / "toy.csv")
-    unseen.fit(table, "logistic", label="diagnosis", domain="hospital").save(folder / "model.unseen")
+    unseen.fit(table, method="logistic", label="diagnosis", domain="hospital").save(folder / "model.unseen")
     (folder / "models.py").write_text(
         "from sklearn.ensemble import RandomForestClassifier\nfrom sklearn.svm import SVC\n"
         "forest = ('forest', RandomForestClassifier(5, random_state=0))\n"
@@ -194,9 +194,9 @@ def draw_photos(folder):
 
 FASTER = {  # options that make a command faster; its results are not checked here
     "diagnose": {"--permutations": "19"},
-    "compare": {"--methods": "1NN,KFDA", "--quick": None},
+    "compare": {"--methods": "1-NN,KFDA", "--quick": None},
     "fit": {"--methods": "logistic"},
-    "folder": {"--methods": "1NN,KFDA", "--quick": None},
+    "folder": {"--methods": "1-NN,KFDA", "--quick": None},
 }
 
 
@@ -225,7 +225,7 @@ def test_a_command_of_the_guide_runs(command, place, monkeypatch):
     if ".onnx" in command.text:
         draw_photos(place)
     if words[1] == "predict" and not Path(words[2]).exists():
-        unseen.fit("eleven_patients", "logistic").save(words[2])
+        unseen.fit("eleven_patients", method="logistic").save(words[2])
     less = {name: value for kind in FASTER if kind in words[1:3] for name, value in FASTER[kind].items()}
     more = [word for name, value in less.items() if name not in words for word in (name, value) if word]
     code, output = run([*words, *more])

@@ -22,7 +22,7 @@ PAGES = {
     "MDA": "mda",
     "Undo-Bias": "undo_bias",
     "KPCA": "kpca",
-    "1NN": "one_nn",
+    "1-NN": "one_nn",
     "auto": "unseen_classifier",
     "DomainCenterer": "domain_centerer",
     "plain": "plain",

@@ -28,11 +28,17 @@ def test_every_domain_has_mean_zero_and_keeps_its_differences(problem):
         np.testing.assert_allclose(Z[rows] - Z[rows][0], X[rows] - X[rows][0], atol=1e-12)
 
 
-def test_rows_have_unit_length_unless_asked_otherwise():
+def test_rows_have_unit_length_if_requested_or_if_they_had_it_before():
     plain = DomainCenterer(renormalize=False).fit_transform(X, sample_domain=D)
-    unit = DomainCenterer().fit_transform(X, sample_domain=D)
+    unit = DomainCenterer(renormalize=True).fit_transform(X, sample_domain=D)
     np.testing.assert_allclose(np.linalg.norm(unit, axis=1), 1)
     np.testing.assert_allclose(unit, normalize(plain))
+    np.testing.assert_array_equal(DomainCenterer().fit_transform(X, sample_domain=D), plain)
+    unit_rows = normalize(X)
+    np.testing.assert_array_equal(
+        DomainCenterer().fit_transform(unit_rows, sample_domain=D),
+        DomainCenterer(renormalize=True).fit_transform(unit_rows, sample_domain=D),
+    )
 
 
 def test_a_sample_at_its_domains_mean_stays_at_zero():

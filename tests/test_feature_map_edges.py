@@ -108,7 +108,7 @@ def test_output_as_data_frames_does_not_disturb_a_comparison(how):
     framed = FrozenEstimator(clone(fitted).set_output(transform="pandas").fit(X) if how == "of the map" else fitted)
     with sklearn.config_context(transform_output="pandas" if how == "global" else "default"):
         model = UnseenClassifier(methods, feature_map=framed).fit(X, Y, sample_domain=D)
-    assert [row["scores"] for row in model.leaderboard_] == [row["scores"] for row in expected.leaderboard_]
+    assert [row.scores for row in model.leaderboard_] == [row.scores for row in expected.leaderboard_]
 
 
 def test_sparse_samples_can_be_their_own_features():

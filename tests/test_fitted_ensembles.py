@@ -26,9 +26,15 @@ from unseen import CIDG, DomainCenterer, UnseenClassifier
 from unseen.cli._show import print_card
 from unseen.exceptions import CoverageWarning, SmallBatchError
 from unseen.kernels import SizePlan
-from unseen.model_selection import METHODS, EnsembleClassifier, forecast, method_names
+from unseen.model_selection import (
+    METHODS,
+    EnsembleClassifier,
+    Forecast,
+    describe_expected_performance,
+    forecast,
+    method_names,
+)
 from unseen.models import Model, fit_table, load_model, model_card, save_model
-from unseen.models._model_card import describe_expected_performance
 from unseen.tables import Column, Schema, Table
 
 SEVERAL = ["logistic", "CIDG", "centered logistic"]
@@ -54,19 +60,19 @@ def test_several_methods_are_the_pool_of_unseen_classifier(table, found):
     np.testing.assert_allclose(weights, same, atol=1e-5)
     assert (found.name, found.kind) == (expected.best_model_, expected.best_kind_)
     assert found.ensemble["decisions"] == expected.decisions_
-    assert found.ensemble["forecast"] == expected.forecast_
+    assert found.forecast == expected.forecast_
     X = table.X + 0.3
     np.testing.assert_allclose(found.model.predict_proba(X), expected.predict_proba(X), atol=1e-5)
 
 
 def test_scores_of_a_pool_are_those_of_the_row_that_was_chosen(table, found):
-    (chosen,) = [row for row in found.leaderboard if row["is_selected"]]
-    assert found.scores == chosen["scores"]
+    (chosen,) = [row for row in found.leaderboard if row.is_selected]
+    assert found.scores == chosen.scores
     assert list(found.scores) == ["north", "south", "west"]
     mean, low, high = forecast(np.array([*found.scores.values()]))
     assert found.ensemble["forecast"][0] == mean
     assert found.ensemble["forecast"][1] <= low <= high <= found.ensemble["forecast"][2]  # samples are noise as well
-    assert {row["model"] for row in found.leaderboard} >= {"logistic", "CIDG + logistic", "centered logistic"}
+    assert {row.model for row in found.leaderboard} >= {"logistic", "CIDG + logistic", "centered logistic"}
 
 
 @pytest.mark.parametrize("methods", [["logistic", "CIDG"], ["auto"]])
@@ -75,7 +81,7 @@ def test_by_default_a_prediction_does_not_depend_on_the_other_rows(table, method
         few = name in ("logistic", "CIDG", "centered logistic")
         monkeypatch.setitem(METHODS, name, replace(METHODS[name], in_ensemble=few))
     found = fit_table(table, methods)
-    assert {row["kind"] for row in found.leaderboard} <= {"plain", "inductive"}
+    assert {row.kind for row in found.leaderboard} <= {"plain", "inductive"}
     assert not found.model.transductive
     assert found.ensemble["decisions"] == []
     one_by_one = np.vstack([found.model.predict_proba(row[None]) for row in table.X[::5]])
@@ -141,7 +147,7 @@ def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, c
     text = " ".join(capsys.readouterr().out.split())
     for part in (
         *found.ensemble["decisions"],
-        card["promise"],
+        card["expected_performance"]["text"],
         "Members of the ensemble",
         "█",
         "before temperature scaling",
@@ -179,7 +185,7 @@ def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
 @pytest.mark.parametrize("n_domains", [2, 3, 6, 20])
 def test_what_is_said_to_be_possible_can_be_asked_for(n_domains):
     """And a point more cannot."""
-    text = describe_expected_performance((0.8, 0.7, 0.9), [0.8] * n_domains)
+    text = describe((0.8, 0.7, 0.9), [0.8] * n_domains)
     most = int(text.split("in up to ")[1].split("%")[0]) / 100
     pool = EnsembleClassifier([], np.empty(0), np.empty(0), conformal_scores=[np.linspace(0, 1, 7)] * n_domains)
     assert 0 <= pool.threshold(most) <= 1
@@ -187,10 +193,14 @@ def test_what_is_said_to_be_possible_can_be_asked_for(n_domains):
         pool.threshold(most + 0.011)
 
 
+def describe(values, scores):
+    return describe_expected_performance(Forecast(*values, metric="accuracy", scores=tuple(scores), is_percent=True))
+
+
 def test_few_domains_that_disagree_promise_nothing_about_the_next():
     by_domain = [0.5, 0.9], [0.7, 0.8, 0.75, 0.77]
     found = [forecast(np.array(scores)) for scores in by_domain]
-    told = [describe_expected_performance(expected, scores) for expected, scores in zip(found, by_domain, strict=True)]
+    told = [describe(expected, scores) for expected, scores in zip(found, by_domain, strict=True)]
     assert "2 held-out domains are too few for a prediction interval; at least 3 are needed" in told[0]
     assert "interval 0%" not in told[0]
     assert f"95% prediction interval {found[1][1]:.0%} to {found[1][2]:.0%}" in told[1]
@@ -199,7 +209,7 @@ def test_few_domains_that_disagree_promise_nothing_about_the_next():
 
 def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that_it_takes():
     scores = [0.55, 0.65, 0.75, 0.75]  # which gives 34% to 100%
-    text = describe_expected_performance(forecast(np.array(scores)), scores)
+    text = describe(forecast(np.array(scores)), scores)
     assert "prediction interval of ±25 points needs 9 domains." in text
     assert "34%" not in text
     assert "90% takes 9 domains" in text
@@ -208,7 +218,7 @@ def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that
 def test_a_wide_forecast_of_few_rows_does_not_promise_that_fewer_domains_are_enough():
     """All domains agree by luck, and the forecast takes the spread that so few rows leave."""
     scores = [0.5, 0.5, 0.5, 0.5]
-    text = describe_expected_performance(forecast(np.array(scores), standard_errors=np.full(4, 0.2)), scores)
+    text = describe(forecast(np.array(scores), standard_errors=np.full(4, 0.2)), scores)
     spread = int(re.search(r"a standard deviation of (\d+) points, so that", text)[1])
     assert spread >= 9  # 10 on the scale of the scores, a little less on that of the forecast
 

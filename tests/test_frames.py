@@ -115,7 +115,7 @@ def test_what_is_wrong_with_a_frame_is_told_as_of_a_file():
 
 def test_a_comparison_of_a_frame_is_that_of_its_file(tmp_path):
     PATIENTS.to_csv(tmp_path / "patients.csv", index=False)
-    few = {"methods": ["logistic", "1NN"], "repeats": 1, "quick": True, "label": "diagnosis", "domain": "hospital"}
+    few = {"methods": ["logistic", "1-NN"], "repeats": 1, "quick": True, "label": "diagnosis", "domain": "hospital"}
     found, expected = unseen.compare(PATIENTS, **few), unseen.compare(tmp_path / "patients.csv", **few)
     told = [{key: m[key] for key in ("name", "accuracies", "mean")} for m in expected.summary()["methods"]]
     assert [{key: m[key] for key in ("name", "accuracies", "mean")} for m in found.summary()["methods"]] == told
@@ -131,7 +131,7 @@ def test_a_comparison_of_a_frame_is_that_of_its_file(tmp_path):
 
 def test_a_frame_beside_labels_and_domains_is_an_array():
     X = PATIENTS[["age", "weight"]]
-    few = {"methods": ["1NN"], "repeats": 1, "quick": True}
+    few = {"methods": ["1-NN"], "repeats": 1, "quick": True}
     found = unseen.compare(X, PATIENTS["diagnosis"], sample_domain=PATIENTS["hospital"], **few)
     assert found.summary()["data"]["name"] == "arrays"
     with pytest.raises(ValueError, match="Samples need labels and domains; got y=None"):
@@ -151,7 +151,7 @@ def test_a_frame_is_diagnosed_as_its_prepared_samples():
 
 def test_a_model_of_a_frame_predicts_frames_and_files_also_when_it_was_saved(tmp_path):
     pytest.importorskip("skops")
-    model = unseen.fit(PATIENTS, "logistic", dates="ordinal", group="patient_id")
+    model = unseen.fit(PATIENTS, method="logistic", dates="ordinal", group="patient_id")
     assert [c.name for c in model.schema.columns if c.kind == "date"] == ["admitted", "seen", "born"]
     assert {use["column"]: use["use"] for use in model.card["data"]["columns"]}["patient_id"] == "group"
     expected = model.predict(PATIENTS)
@@ -181,7 +181,7 @@ def test_a_missing_label_of_pandas_is_told_in_our_words():
 
 def test_a_draw_of_arrays_keeps_every_class_of_every_domain():
     y = np.where(np.arange(N) % 32 < 2, "rare", np.where(ILL, "ill", "well"))
-    few = {"methods": ["1NN"], "repeats": 1, "quick": True, "max_per_domain": 8}
+    few = {"methods": ["1-NN"], "repeats": 1, "quick": True, "max_per_domain": 8}
     for seed in range(3):
         X = PATIENTS[["age", "weight"]]
         found = unseen.compare(X, y, sample_domain=PATIENTS["hospital"], random_state=seed, **few)

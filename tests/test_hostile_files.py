@@ -219,7 +219,7 @@ def test_a_pipe_is_not_waited_for(pipe):
         Store(pipe("x.sqlite"))
 
 
-ROW = Row("1NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
+ROW = Row("1-NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
 
 
 UNDECODABLE = {
@@ -259,7 +259,7 @@ def test_a_file_that_does_not_keep_its_rows_is_refused(tmp_path):
         connection.execute("CREATE TRIGGER t AFTER INSERT ON results BEGIN DELETE FROM results; END")
     X, domain = np.random.default_rng(0).normal(size=(24, 2)), np.repeat(["a", "b", "c"], 8)
     with pytest.raises(ValueError, match="lacks results that were written to it"):
-        run(X, np.arange(24) % 2, domain, [Task(("a", "b"), ("c",))], store=path, methods=["1NN"], n_jobs=1)
+        run(X, np.arange(24) % 2, domain, [Task(("a", "b"), ("c",))], store=path, methods=["1-NN"], n_jobs=1)
 
 
 @pytest.fixture

@@ -256,7 +256,7 @@ def test_the_transformer_says_what_is_wrong(tmp_path, network):
 def test_photographs_are_compared_from_python(tmp_path, network):
     colored(tmp_path)
     table = photo_table(tmp_path / "colored" / "photos", network)
-    found = unseen.compare(table, methods=["1NN", "nearest mean"], repeats=1, quick=True)
+    found = unseen.compare(table, methods=["1-NN", "nearest mean"], repeats=1, quick=True)
     assert found.summary()["data"]["n_samples"] == 24
     assert found.summary()["hardest"] == []  # colors tell the classes
     assert found.summary()["pictures"] == {}  # without a projection nothing is plotted

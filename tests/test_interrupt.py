@@ -87,7 +87,7 @@ folder = Path(sys.argv[1]).parent
 for name in data.domain_names:
     rows = data.domain == name
     np.savez(folder / "data" / f"{name}.npz", X=X[rows], y=data.target[rows])
-sys.argv[1:] = ["compare", str(folder / "data"), "--methods", "1NN", "--jobs", "2", "--store", sys.argv[1]]
+sys.argv[1:] = ["compare", str(folder / "data"), "--methods", "1-NN", "--jobs", "2", "--store", sys.argv[1]]
 with atomic_write(folder / "half.txt") as file:
     file.write_text("half")
     main()

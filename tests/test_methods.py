@@ -84,7 +84,7 @@ def test_a_method_of_ones_own_is_fitted_saved_and_predicts(made_up, tmp_path):
 def test_a_method_of_ones_own_is_among_those_that_are_compared_automatically(made_up):
     assert "shy" in method_names(in_ensemble=True)
     model = UnseenClassifier(["logistic", "shy"]).fit(X, Y, sample_domain=D)
-    assert {row["model"] for row in model.leaderboard_ if row["params"]} == {"logistic", "shy"}  # pools have none
+    assert {row.model for row in model.leaderboard_ if row.params} == {"logistic", "shy"}  # pools have none
 
 
 @pytest.mark.parametrize("spelling", ["linear SVM", "Linear svm", "LINEAR SVM"])
@@ -99,7 +99,7 @@ def test_capitals_do_not_matter(spelling):
         ("rbf-svm", "RBF SVM"),
         ("centered_logistic", "centered logistic"),
         ("centred RBF SVM", "centered RBF SVM"),
-        ("1-NN", "1NN"),
+        ("1-NN", "1-NN"),
     ],
 )
 def test_spellings_of_earlier_versions_are_understood_with_a_hint(spelling, name):
@@ -108,7 +108,7 @@ def test_spellings_of_earlier_versions_are_understood_with_a_hint(spelling, name
 
 
 def test_an_unknown_method_is_refused_with_all_there_are():
-    with pytest.raises(ValueError, match=r"no method 'magic'; there are 1NN, KPCA, .*mapped ridge"):
+    with pytest.raises(ValueError, match=r"no method 'magic'; there are 1-NN, KPCA, .*mapped ridge"):
         get_method("magic")
 
 

@@ -144,7 +144,7 @@ NOT_FOR_TWO_NAMED_CLASSES = [
 def compare_text_labels(name):
     X, y, d = places(2, lacking=2)
     return compare(
-        X, named_classes(y), sample_domain=d, methods=["1NN", "logistic"], metric=name, repeats=1, quick=True
+        X, named_classes(y), sample_domain=d, methods=["1-NN", "logistic"], metric=name, repeats=1, quick=True
     )
 
 
@@ -182,10 +182,10 @@ def test_a_part_without_a_score_is_left_out_for_all_models_alike(scoring):
     assert len(told) == 1
     assert "not defined on 1 of 4 held-out parts, with the domains '3'" in told[0]
     for row in model.leaderboard_:
-        scores = [row["scores"][name] for name in "012"]
-        assert row["mean"] == pytest.approx(np.mean(scores))
-        assert row["standard_error"] == pytest.approx(np.std(scores, ddof=1) / np.sqrt(3))
-        assert np.isnan(row["scores"]["3"])
+        scores = [row.scores[name] for name in "012"]
+        assert row.mean == pytest.approx(np.mean(scores))
+        assert row.standard_error == pytest.approx(np.std(scores, ddof=1) / np.sqrt(3))
+        assert np.isnan(row.scores["3"])
 
 
 def test_a_search_leaves_it_out_of_its_means_too():
@@ -221,9 +221,9 @@ def test_what_fails_is_not_excused_by_a_part_that_nobody_is_scored_on():
     X, y, d = places(2, lacking=1)
     mine = ("mine", Unfit())
     with pytest.warns((UndefinedMetricWarning, RuntimeWarning), match="not defined on 1 of 4|mine has no score"):
-        model = UnseenClassifier(["1NN", mine], ensemble=False, scoring="roc_auc_ovo").fit(X, y, sample_domain=d)
-    means = {row["model"]: row["mean"] for row in model.leaderboard_}
-    assert model.best_model_ == "1NN"
+        model = UnseenClassifier(["1-NN", mine], ensemble=False, scoring="roc_auc_ovo").fit(X, y, sample_domain=d)
+    means = {row.model: row.mean for row in model.leaderboard_}
+    assert model.best_model_ == "1-NN"
     assert np.isnan(means["mine"])
 
 

@@ -81,7 +81,7 @@ def test_fit_warns_of_the_rare_class_before_the_work(clinics):
     said = " ".join(result.stderr.split())
     advice = "Class yes has 6.0% of the samples; always predicting no has an accuracy of 94.0%. Accuracy, by which"
     assert said.index(advice) < said.index("compare by balanced_accuracy first") < said.index("Choosing settings")
-    model = unseen.fit(clinics, "logistic", label="disease", domain="clinic")
+    model = unseen.fit(clinics, method="logistic", label="disease", domain="clinic")
     assert any(advice in notice for notice in model.card["data"]["notices"])
 
 

@@ -227,7 +227,7 @@ def test_a_table_with_no_column_of_the_model_is_refused():
     rng = np.random.default_rng(0)
     train = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]).mask(rng.random((60, 2)) < 0.1)
     train = train.assign(site=np.repeat(["x", "y", "z"], 20), label=np.tile(["u", "v"], 30))
-    model = unseen.fit(train, "logistic", label="label", domain="site")
+    model = unseen.fit(train, method="logistic", label="label", domain="site")
     with pytest.raises(TableError, match=r"no column 'a'(.|\n)*no column 'b'"):
         model.predict({"c": 1.0})
 
@@ -259,13 +259,13 @@ def test_columns_and_rows_by_name_are_predicted_like_a_frame(home, model):
 
 def test_a_model_is_fitted_to_columns_and_rows_by_name(home):
     frame = pl.read_csv(home / "train.csv")
-    expected = unseen.fit(frame, "logistic", label="label", domain="site")
+    expected = unseen.fit(frame, method="logistic", label="label", domain="site")
     for data in (
         frame.to_dict(as_series=False),
         frame.to_dicts(),
         pd.DataFrame(frame.to_dicts()).to_records(index=False),
     ):
-        found = unseen.fit(data, "logistic", label="label", domain="site")
+        found = unseen.fit(data, method="logistic", label="label", domain="site")
         assert found.schema == expected.schema
         np.testing.assert_array_equal(found.predict_proba(frame), expected.predict_proba(frame))
 
@@ -301,7 +301,7 @@ def test_boolean_labels_come_back_as_booleans(home, tmp_path, ending):
     train = pl.read_csv(home / "train.csv").with_columns(label=pl.col("label") == "ill")
     path = tmp_path / f"train.{ending}"
     getattr(train, f"write_{ending}")(path)
-    unseen.fit(path, "logistic", label="label", domain="site").save(tmp_path / "m.unseen")
+    unseen.fit(path, method="logistic", label="label", domain="site").save(tmp_path / "m.unseen")
     model = unseen.load_model(tmp_path / "m.unseen")
     labels = model.predict(train)
     assert labels.dtype == bool

@@ -35,7 +35,7 @@ def test_on_noise_scores_are_at_chance_steps_are_not_accepted_and_sets_cover(tra
             sets = model.predict_set(X[own], COVERAGE, sample_domain=domain[own])
             covered.append(np.mean([label in held for label, held in zip(y[own], sets, strict=True)]))
             score = model.score(X[own], y[own], sample_domain=domain[own])
-            missed.append((score < model.forecast_[1], score > model.forecast_[2]))
+            missed.append((score < model.forecast_.lower, score > model.forecast_.upper))
     mean, error = np.mean(scores), np.std(scores, ddof=1) / np.sqrt(SEEDS)
     below, above = np.sum(missed, axis=0)
     print(

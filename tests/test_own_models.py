@@ -173,7 +173,7 @@ def test_settings_of_ones_own_are_chosen_as_grid_search_does():
     scores = np.array([search.cv_results_[f"split{k}_test_score"] for k in range(len(SPLITS))])
     nested = [scores[k, np.delete(scores, k, axis=0).mean(axis=0).argmax()] for k in range(len(SPLITS))]
     assert model.best_score_ == pytest.approx(np.mean(nested))  # each domain by settings chosen on the others
-    assert model.leaderboard_[0]["params"] == search.best_params_
+    assert model.leaderboard_[0].params == search.best_params_
     np.testing.assert_array_equal(model.predict(X), search.predict(X))
     assert search.best_params_["svc__C"] == model.best_estimator_.members_[0][-1].get_params()["svc__C"]
 
@@ -283,7 +283,7 @@ def test_labels_that_are_no_class_are_a_failure_that_names_them():
 def test_a_contest_with_ones_own_can_be_cloned_and_pickled():
     model = UnseenClassifier(["logistic", ("mine", SVC(), {"C": [1, 10]}), Method("other", "plain", GaussianNB())])
     again = clone(model).fit(X, Y, sample_domain=D)
-    assert {row["model"] for row in again.leaderboard_ if not row["reason"]} >= {"logistic", "mine", "other"}
+    assert {row.model for row in again.leaderboard_ if not row.reason} >= {"logistic", "mine", "other"}
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(again)).predict(X), again.predict(X))
 
 
@@ -317,11 +317,11 @@ def test_a_failure_of_ones_own_is_a_row_with_its_reason():
 
 def test_several_are_pooled_and_the_better_weighs_more():
     fit = fit_table(TABLE, ["majority", ("mine", make_pipeline(StandardScaler(), GaussianNB()))])
-    weights = {row["model"]: row["weight"] for row in fit.leaderboard}
+    weights = {row.model: row.weight for row in fit.leaderboard}
     assert weights["mine"] > 0.5 > weights["majority"]
     assert weights["mine"] + weights["majority"] == pytest.approx(1)
-    single = [row for row in fit.leaderboard if "ensemble" not in row["model"]]
-    assert [row["model"] for row in single] == ["mine", "majority"]
+    single = [row for row in fit.leaderboard if "ensemble" not in row.model]
+    assert [row.model for row in single] == ["mine", "majority"]
 
 
 def test_centering_inside_a_pipeline_needs_whole_batches():
@@ -350,9 +350,9 @@ def test_a_model_of_types_that_files_do_not_hold_is_refused_with_what_to_do(tmp_
 
 def test_undo_bias_can_be_asked_for():
     model = UnseenClassifier(["Undo-Bias", "logistic"]).fit(X, Y, sample_domain=D)
-    row = next(row for row in model.leaderboard_ if row["model"] == "Undo-Bias")
-    assert row["kind"] == "inductive"
-    assert np.isfinite(row["mean"])
+    row = next(row for row in model.leaderboard_ if row.model == "Undo-Bias")
+    assert row.kind == "inductive"
+    assert np.isfinite(row.mean)
 
 
 def test_baselines_are_compared_and_never_chosen_by_themselves():
@@ -375,7 +375,7 @@ def test_ones_own_is_fitted_from_a_frame_and_saved(tmp_path):
     pl = pytest.importorskip("polars", reason="frames are read by it")
     frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": Y.astype(str), "domain": D.astype(str)})
     mine = ("mine", LogisticRegression(), {"C": [0.1, 1.0]})
-    model = unseen.fit(frame, [mine, "majority"], label="label", domain="domain")
+    model = unseen.fit(frame, method=[mine, "majority"], label="label", domain="domain")
     assert model.card["method"] == "mine, majority"
     assert model.card["ensemble"]["members"][0]["model"] == "mine"
     model.save(tmp_path / "mine.unseen")

@@ -168,7 +168,7 @@ def test_a_draw_keeps_every_class_of_every_domain():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"methods": ["CIDG", "magic"]}, "There is no method 'magic'; there are 1NN, KPCA"),
+        ({"methods": ["CIDG", "magic"]}, "There is no method 'magic'; there are 1-NN, KPCA"),
         ({"methods": []}, "at least one method and one task; got 0 and 1"),
         ({"todo": ()}, "at least one method and one task; got 3 and 0"),
         ({"todo": (Task(("a",), ("z",)),)}, "domains that the data do not have: z"),

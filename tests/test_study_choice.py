@@ -85,7 +85,7 @@ def test_auto_is_what_the_classifier_would_choose_without_the_target(pool, seed,
     assert told["members"] == pytest.approx(shares, rel=1e-6)
     assert told["calibration"]["after"]["log_loss"] == pytest.approx(model.calibration_["after"]["log_loss"], rel=1e-6)
     if scoring == "accuracy":
-        assert told["forecast"] == pytest.approx(model.forecast_)
+        assert told["forecast"] == pytest.approx((model.forecast_.mean, model.forecast_.lower, model.forecast_.upper))
 
 
 def pooled_facts(rows):
@@ -232,7 +232,7 @@ def test_rbf_svm_scores_are_those_of_a_fit_for_each_setting(preprocess):
 def test_the_validation_score_is_the_mean_over_the_splits_of_the_best_setting():
     found = problem(Protocol(quick=True, preprocess="standardize"))
     (outcome,) = evaluate_methods(("logistic",), found)
-    by_hand = {"logistic": LogisticRegression(max_iter=2000, **outcome.settings), "1NN": KNeighborsClassifier(1)}
+    by_hand = {"logistic": LogisticRegression(max_iter=2000, **outcome.settings), "1-NN": KNeighborsClassifier(1)}
     for method, model in by_hand.items():
         (outcome,) = evaluate_methods((method,), found)
         right = [model.fit(Z, y).score(Z_test, y_test) for Z, y, Z_test, y_test in prepared_splits(found)]

@@ -17,7 +17,7 @@ from unseen.datasets import make_synthetic
 from unseen.study import Protocol, make_tasks, run
 
 LONG = 60  # seconds that nothing here should ever need
-METHODS = ["1NN", "KFDA", "CIDG", "logistic"]
+METHODS = ["1-NN", "KFDA", "CIDG", "logistic"]
 ROWS = 3 * 3 * len(METHODS)
 
 SLOWED = """
@@ -38,7 +38,7 @@ STUDY = """
 data = make_synthetic(random_state=0)
 engine.run(
     data.data, data.target, data.domain, make_tasks(data.domain_names), store=sys.argv[1],
-    protocol=Protocol(repeats=3, quick=True), methods=["1NN", "KFDA", "CIDG", "logistic"],
+    protocol=Protocol(repeats=3, quick=True), methods=["1-NN", "KFDA", "CIDG", "logistic"],
 )
 """
 COMMAND = """
@@ -130,7 +130,7 @@ def test_an_interrupted_command_says_how_to_go_on_and_then_does(tmp_path, jobs):
     for name in data.domain_names:
         np.savez(folder / f"{name}.npz", X=data.data[data.domain == name], y=data.target[data.domain == name])
     store = tmp_path / "kept.sqlite"
-    command = ["reproduce", "folder", folder, "--methods", "1NN,logistic,linear SVM", "--repeats", "10"]
+    command = ["reproduce", "folder", folder, "--methods", "1-NN,logistic,linear SVM", "--repeats", "10"]
     command += ["--store", store, "--jobs", str(jobs)]
     process = start(tmp_path, COMMAND, *command)
     try:

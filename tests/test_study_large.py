@@ -75,10 +75,10 @@ def test_with_all_samples_as_landmarks_and_neighbors_projections_are_exact(small
 
 def test_the_settings_tell_how_a_method_was_made_to_fit(small_limits, monkeypatch):
     monkeypatch.setattr(_plan, "MAX_LANDMARKS", 20)
-    found = {o.method: o for o in evaluate_methods(["CIDG", "RBF SVM", "1NN", "logistic"], PROBLEM)}
+    found = {o.method: o for o in evaluate_methods(["CIDG", "RBF SVM", "1-NN", "logistic"], PROBLEM)}
     assert found["CIDG"].settings["landmarks"] == found["RBF SVM"].settings["landmarks"] == 20
     assert found["CIDG"].settings["projection_rows"] == len(PROBLEM.train)
-    assert found["1NN"].settings == {"classifier_rows": len(PROBLEM.train)}
+    assert found["1-NN"].settings == {"classifier_rows": len(PROBLEM.train)}
     assert found["logistic"].settings["classifier_rows"] == len(PROBLEM.train)
 
 

@@ -75,14 +75,14 @@ def test_a_failure_is_a_row_and_is_tried_again(tmp_path, monkeypatch):
         rows = study(tmp_path)
     assert len(rows) == 6
     by_method = {method: [row for row in rows if row.method == method] for method in FEW}
-    assert {row.status for row in by_method["1NN"]} == {"ok"}
+    assert {row.status for row in by_method["1-NN"]} == {"ok"}
     for row in (*by_method["logistic"], *by_method["KFDA"]):
         assert (row.status, row.accuracy, row.accuracies, row.settings) == ("failed", None, {}, {})
     assert by_method["logistic"][0].reason == "ValueError: no solver today"
     assert by_method["KFDA"][0].reason == "ValueError: no components today"
     again = study(tmp_path)
     assert {row.status for row in again} == {"ok"}
-    assert [row for row in again if row.method == "1NN"] == by_method["1NN"]  # not run again: even the time is the same
+    assert [row for row in again if row.method == "1-NN"] == by_method["1-NN"]  # not run again: the time is the same
 
 
 def test_what_is_done_is_not_run_again(tmp_path, monkeypatch):
@@ -177,7 +177,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
         "",
         {},
     )
-    failed = replace(fine, method="1NN", accuracy=None, accuracies={}, status="failed", reason='it\'s "odd"\n')
+    failed = replace(fine, method="1-NN", accuracy=None, accuracies={}, status="failed", reason='it\'s "odd"\n')
     with Store(tmp_path / "new" / "results.sqlite") as store:
         store.add_configuration("k", {"data": "x"})
         store.add("k", fine, np.array([2, 0, 70_000]))
@@ -190,12 +190,12 @@ def test_rows_come_back_as_they_were_written(tmp_path):
         assert store.rows("k") == [better, fine]
         assert store.rows("unknown") == []
         assert store.predictions("k", "K|PCA", "a_b -> ü", 3).tolist() == [2, 0, 70_000]
-        assert store.predictions("k", "1NN", "a_b -> ü", 3) is None
+        assert store.predictions("k", "1-NN", "a_b -> ü", 3) is None
         assert store.predictions("k", "CIDG", "a_b -> ü", 3) is None
 
 
 def test_a_store_can_be_read_while_a_study_writes(tmp_path):
-    row = Row("1NN", "a -> b", 0, 0, 0.5, {}, None, {}, 0, False, 0.1, "ok", "", {})
+    row = Row("1-NN", "a -> b", 0, 0, 0.5, {}, None, {}, 0, False, 0.1, "ok", "", {})
     with Store(tmp_path / "r.sqlite") as writer, Store(tmp_path / "r.sqlite") as reader:
         for repeat in range(3):
             writer.add("k", replace(row, repeat=repeat))

@@ -99,7 +99,7 @@ def test_an_invariant_model_is_shown_beside_a_plain_one(table):
     found = fit_table(table, "undo-bias")
     plain = {name: held_out(table, best_without(table, name))[k] for k, name in enumerate(SITES)}
     assert found.baseline == plain
-    assert fit_table(table, "1nn").baseline is None
+    assert fit_table(table, "1-nn").baseline is None
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones(table):
@@ -107,7 +107,7 @@ def test_an_unknown_method_is_refused_with_the_known_ones(table):
         fit_table(table, "magic")
 
 
-@pytest.mark.parametrize("method", ["1nn", "kfda", "logistic", "linear SVM", "RBF SVM"])
+@pytest.mark.parametrize("method", ["1-nn", "kfda", "logistic", "linear SVM", "RBF SVM"])
 def test_one_method_is_its_classifier_with_a_temperature(table, method):
     """Classes are those of the classifier, and probabilities grow with what it says of them."""
     found = fit_table(table, method)

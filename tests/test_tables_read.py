@@ -225,7 +225,7 @@ BIG = pl.DataFrame(
 
 def test_a_draw_keeps_the_order_of_the_file_and_depends_on_the_seed_alone(tmp_path):
     path = written(tmp_path, BIG)
-    whole, drawn = load_table(path), load_table(path, max_per_domain=20, seed=3)
+    whole, drawn = load_table(path), load_table(path, max_per_domain=20, random_state=3)
     assert np.unique(drawn.domain, return_counts=True)[1].tolist() == [20, 20, 20]
     rows = [int(np.flatnonzero(whole.X[:, 0] == x)[0]) for x in drawn.X[:, 0]]
     assert rows == sorted(set(rows))
@@ -234,8 +234,8 @@ def test_a_draw_keeps_the_order_of_the_file_and_depends_on_the_seed_alone(tmp_pa
     np.testing.assert_array_equal(drawn.domain, whole.domain[rows])
     assert drawn.schema == whole.schema
     assert "Selected at most 20 rows of each domain: 60 of 600." in drawn.notices
-    assert_same(drawn, load_table(path, max_per_domain=20, seed=3))
-    assert not np.array_equal(drawn.X, load_table(path, max_per_domain=20, seed=4).X)
+    assert_same(drawn, load_table(path, max_per_domain=20, random_state=3))
+    assert not np.array_equal(drawn.X, load_table(path, max_per_domain=20, random_state=4).X)
 
 
 def test_a_draw_larger_than_every_domain_takes_all(tmp_path):

@@ -49,8 +49,8 @@ def search(**options):
 
 
 def pool():
-    fitted = UnseenClassifier(methods=["1NN", "linear SVM"]).fit(WIDE, Y, sample_domain=D)
-    board = [[*row["scores"].values()] for row in fitted.leaderboard_]
+    fitted = UnseenClassifier(methods=["1-NN", "linear SVM"]).fit(WIDE, Y, sample_domain=D)
+    board = [[*row.scores.values()] for row in fitted.leaderboard_]
     return np.array(board), fitted.predict_proba(WIDE), fitted.predict(WIDE)
 
 

@@ -204,7 +204,7 @@ def test_transductive_champions_and_few_domains_are_pointed_out():
     assert "With 4 held-out domains the interval is wide" in said
 
 
-@pytest.mark.parametrize(("methods", "lacks"), [(("CIDG", "SCA"), "no plain"), (("1NN", "logistic"), "no invariant")])
+@pytest.mark.parametrize(("methods", "lacks"), [(("CIDG", "SCA"), "no plain"), (("1-NN", "logistic"), "no invariant")])
 def test_without_both_kinds_there_is_no_verdict(methods, lacks):
     found = make_verdict(*comparison(0.1, methods=methods))
     assert found.decision == "none"
@@ -393,13 +393,13 @@ def test_a_plain_method_that_wins_in_all_four_hospitals_is_recommended(plain_win
     """By AUC "Use auto" stood beside a plain method that had won in all of them."""
     logistic = np.array([0.88, 0.81, 0.74, 0.90])
     noise = plain_wins_by * np.array([0.5, 1.5, 0.2, 1.8])
-    scores = {"auto": logistic - noise, "logistic": logistic, "1NN": logistic - 0.1, "CIDG": logistic - 0.2}
-    rows = scored(scores, CIDG={"validation": 0.9}, **{"1NN": {"validation": 0.8}})
+    scores = {"auto": logistic - noise, "logistic": logistic, "1-NN": logistic - 0.1, "CIDG": logistic - 0.2}
+    rows = scored(scores, CIDG={"validation": 0.9}, **{"1-NN": {"validation": 0.8}})
     found = make_verdict(rows, {}, metric="AUC", share=False, limits=(0, 1))
     advice = found.recommendation
     assert advice.method == "logistic"
     assert advice.sentence.startswith("Use logistic: it is better than UnseenClassifier (auto), and simpler. ")
-    assert found.headline.startswith("UnseenClassifier (auto) did better")  # than 1NN, which the validation chose
+    assert found.headline.startswith("UnseenClassifier (auto) did better")  # than 1-NN, which the validation chose
     assert found.sentences[0].startswith("The table seems to say otherwise: logistic has 0.832, auto ")
 
 
@@ -439,8 +439,8 @@ def test_an_invariant_method_is_recommended_by_what_it_does_on_held_out_domains(
 
 
 def test_of_plain_methods_that_are_as_good_the_validation_chooses():
-    scores = {"1NN": [0.8, 0.7, 0.9], "logistic": [0.81, 0.68, 0.9], "linear SVM": [0.6, 0.5, 0.7]}
-    validation = {"linear SVM": {"validation": 0.9}, "logistic": {"validation": 0.8}, "1NN": {"validation": 0.7}}
+    scores = {"1-NN": [0.8, 0.7, 0.9], "logistic": [0.81, 0.68, 0.9], "linear SVM": [0.6, 0.5, 0.7]}
+    validation = {"linear SVM": {"validation": 0.9}, "logistic": {"validation": 0.8}, "1-NN": {"validation": 0.7}}
     found = make_verdict(scored(scores, **validation), {}, metric="balanced_accuracy").recommendation
     assert found.method == "logistic"
     assert "It did best in the validation on the other domains" in found.sentence
@@ -469,14 +469,14 @@ def test_the_automatic_choice_is_told_first_and_recommended():
 
 def test_if_the_table_says_otherwise_a_sentence_says_why():
     """Of two plain classifiers validation takes the worse one on every domain."""
-    scores = {"CIDG": [0.7, 0.72, 0.71], "logistic": [0.6, 0.61, 0.62], "1NN": [0.8, 0.81, 0.82]}
+    scores = {"CIDG": [0.7, 0.72, 0.71], "logistic": [0.6, 0.61, 0.62], "1-NN": [0.8, 0.81, 0.82]}
     rows = scored(scores, logistic={"validation": 0.9})
     found = make_verdict(rows, {}, metric="balanced_accuracy")
     assert found.interval.difference > 0
     (said,) = [sentence for sentence in found.sentences if "hindsight" in sentence]
-    assert "1NN has 81.0%, CIDG 71.0%" in said
+    assert "1-NN has 81.0%, CIDG 71.0%" in said
     assert "invariant methods that have 71.0% and plain classifiers that have 61.0%" in said
-    agree = make_verdict(scored(scores, **{"1NN": {"validation": 0.9}}), {}, metric="balanced_accuracy")
+    agree = make_verdict(scored(scores, **{"1-NN": {"validation": 0.9}}), {}, metric="balanced_accuracy")
     assert not any("hindsight" in sentence for sentence in agree.sentences)
 
 

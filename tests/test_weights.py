@@ -32,8 +32,8 @@ from unseen.model_selection import (
 from unseen.model_selection._refit import LandmarkFit
 from unseen.models import Model, fit_table, model_card
 from unseen.study import Protocol, make_tasks
-from unseen.study._compare import table_from_arrays
 from unseen.study._method_evaluation import _predict_targets_by_ensemble
+from unseen.tables import table_from_arrays
 from unseen.utils.samples import Samples
 
 
@@ -66,7 +66,7 @@ def test_weights_of_one_are_no_weights(method):
     X, y, d = uneven()
     model = UnseenClassifier([method], transductive="centered" in method)
     fits = [sklearn.clone(model).fit(X, y, sample_domain=d, sample_weight=w) for w in (None, np.ones(len(y)))]
-    rows = [[(row["model"], row["mean"], row["params"]) for row in fit.leaderboard_] for fit in fits]
+    rows = [[(row.model, row.mean, row.params) for row in fit.leaderboard_] for fit in fits]
     assert rows[0] == rows[1]
 
 
@@ -74,7 +74,7 @@ def test_whole_weights_are_repeated_rows():
     X, y, d, n = copies()
     weighted = UnseenClassifier(["logistic"]).fit(X, y, sample_domain=d, sample_weight=n)
     repeated = UnseenClassifier(["logistic"]).fit(X.repeat(n, 0), y.repeat(n), sample_domain=d.repeat(n))
-    assert weighted.leaderboard_[0]["scores"] == pytest.approx(repeated.leaderboard_[0]["scores"])
+    assert weighted.leaderboard_[0].scores == pytest.approx(repeated.leaderboard_[0].scores)
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-3)
     assert weighted.score(X, y, sample_weight=n) == pytest.approx(repeated.score(X.repeat(n, 0), y.repeat(n)))
     alike = UnseenClassifier(["logistic"]).fit(X, y, sample_domain=d)
@@ -186,7 +186,7 @@ def test_a_nearest_neighbor_is_as_it_was():
     samples, splits = Samples(X, y, d), list(LeaveOneDomainOut().split(X, y, d))
     for balance in ("classes", "domains"):
         for one, other in zip(
-            said_of("1NN", samples, splits), said_of("1NN", samples, splits, balance=balance), strict=True
+            said_of("1-NN", samples, splits), said_of("1-NN", samples, splits, balance=balance), strict=True
         ):
             np.testing.assert_array_equal(one.codes, other.codes)
 

@@ -22,6 +22,10 @@ class CoverageWarning(UserWarning):
     """The coverage of prediction sets is below 0.9, because fewer than 9 domains were held out."""
 
 
+class DataWarning(UserWarning):
+    """An assumption that was made in reading a table, or a limitation of the training data."""
+
+
 class NewDataWarning(UserWarning):
     """New data differ from the training data in a way that affects predictions."""
 

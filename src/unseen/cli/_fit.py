@@ -96,7 +96,7 @@ def fit(
                     scale=scale,
                     transductive=transductive,
                     balance=balance,
-                    seed=seed,
+                    random_state=seed,
                     n_jobs=jobs,
                     verbose=int(not quiet),
                     plan=plan,
@@ -111,7 +111,7 @@ def fit(
             result,
             method=", ".join(method.name for method in all_methods),
             scale=scale,
-            seed=seed,
+            random_state=seed,
             source=source,
             command=o.current_command(),
         )

@@ -67,11 +67,11 @@ def print_card(card: dict[str, Any]) -> None:
         console.print(_member_table(ensemble["members"]))
     for decision in ensemble.get("decisions", []):
         console.print(str(decision))
-    if card.get("promise"):
-        console.print(str(card["promise"]))
+    if card.get("expected_performance"):
+        console.print(str(card["expected_performance"]["text"]))
     scores = card.get("scores") or {}
     if scores.get("by_domain"):
-        console.print("Accuracy on held-out domains, in percent", style="italic")
+        console.print(_score_title(card), style="italic")
         console.print(_score_table(card, scores))
         # 1-NN has no settings to select, and the scores of an ensemble are cross-fitted.
         if card.get("settings"):
@@ -156,6 +156,21 @@ def _calibration_text(calibration: dict[str, Any]) -> str:
     )
 
 
+def _score_title(card: dict[str, Any]) -> str:
+    """Return the title of the table of scores."""
+    name = str((card.get("scores") or {}).get("metric") or "accuracy")
+    return f"{name[0].upper()}{name[1:]} on held-out domains{', in percent' if _is_percent(card) else ''}"
+
+
+def _is_percent(card: dict[str, Any]) -> bool:
+    return bool((card.get("expected_performance") or {}).get("is_percent", True))
+
+
+def format_score(card: dict[str, Any], score: float) -> str:
+    """Format a score, in percent if the metric is a share."""
+    return f"{100 * score:.1f}" if _is_percent(card) else f"{score:.3f}"
+
+
 def _score_table(card: dict[str, Any], scores: dict[str, Any]) -> RichTable:
     """Make a table of scores by held-out domain; cards of earlier versions have no numbers of rows."""
     n_rows = scores.get("rows") or {}
@@ -167,14 +182,14 @@ def _score_table(card: dict[str, Any], scores: dict[str, Any]) -> RichTable:
     table = make_table(["held-out domain"], number_columns)
     for name, score in scores["by_domain"].items():
         cells = [f"{n_rows[name]:,}"] if n_rows else []
-        cells.append(f"{100 * score:.1f}")
+        cells.append(format_score(card, score))
         if baseline:
-            cells.append(f"{100 * baseline[name]:.1f}")
+            cells.append(format_score(card, baseline[name]))
         table.add_row(quote_label(name), *cells)
     table.add_section()
     cells = [""] if n_rows else []
-    cells.append(f"{100 * scores['mean']:.1f}")
+    cells.append(format_score(card, scores["mean"]))
     if baseline:
-        cells.append(f"{100 * fmean(baseline.values()):.1f}")
+        cells.append(format_score(card, fmean(baseline.values())))
     table.add_row("mean", *cells)
     return table

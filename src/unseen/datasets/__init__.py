@@ -14,5 +14,3 @@ __all__ = [
     "load_vlcs",
     "make_synthetic",
 ]
-# For other packages of unseen; not part of the public API.
-__all__ += ["load_office_caltech_folder", "load_vlcs_folder"]

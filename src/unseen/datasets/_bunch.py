@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -12,9 +13,15 @@ from ..utils.samples import Samples
 
 
 def make_bunch(
-    samples: Samples, target_names: Sequence[str], feature_names: Sequence[str], description: str, *, as_frame: bool
-) -> Bunch:
-    """Make a Bunch of arrays or of pandas objects."""
+    samples: Samples,
+    target_names: Sequence[str],
+    feature_names: Sequence[str],
+    description: str,
+    *,
+    as_frame: bool,
+    return_X_y: bool = False,
+) -> Any:
+    """Make a Bunch of arrays or of pandas objects; with `return_X_y`, return features, labels and domains only."""
     bunch = Bunch(
         data=samples.X,
         target=samples.y,
@@ -30,4 +37,4 @@ def make_bunch(
         bunch.target = pd.Series(bunch.target, name="target")
         bunch.domain = pd.Series(bunch.domain, name="domain")
         bunch.frame = pd.concat([bunch.data, bunch.target, bunch.domain], axis=1)
-    return bunch
+    return (bunch.data, bunch.target, bunch.domain) if return_X_y else bunch

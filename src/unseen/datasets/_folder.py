@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from sklearn.utils import Bunch
 
 from ..tables import SurveyedTable, TableError, TableOptions, survey_table
 from ..utils.samples import Samples
@@ -22,7 +22,8 @@ def load_folder(
     features: str | Sequence[str] | None = None,
     label: str | None = None,
     as_frame: bool = False,
-) -> Bunch:
+    return_X_y: bool = False,
+) -> Any:
     """Load a folder that holds one file per domain.
 
     Files are read like those of :func:`~unseen.tables.load_table`: MATLAB files of any version (.mat), NumPy files
@@ -40,10 +41,12 @@ def load_folder(
         Name of the labels; by default the only array or column with a usual name, such as labels, y or species.
     as_frame : bool, default=False
         Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
+    return_X_y : bool, default=False
+        Whether to return ``(X, y, sample_domain)``, as the estimators take them, instead of a Bunch.
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
+    data : :class:`~sklearn.utils.Bunch` or tuple of (X, y, sample_domain)
         With `data`, `target`, `domain`, `target_names`, `domain_names`, `feature_names` and `DESCR`. `target` holds the
         labels as they are in the files, integers or strings, and `target_names` a name for each distinct label, in
         sorted order: from an array `classes` of the files if there is one, else the labels themselves.
@@ -73,7 +76,9 @@ def load_folder(
     table, samples = read_folder(path, features, label)
     class_names = _name_classes(table, samples.classes)
     description = _describe_folder(table, samples)
-    return make_bunch(samples, class_names, table.schema.feature_names, description, as_frame=as_frame)
+    return make_bunch(
+        samples, class_names, table.schema.feature_names, description, as_frame=as_frame, return_X_y=return_X_y
+    )
 
 
 def read_folder(

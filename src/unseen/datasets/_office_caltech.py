@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from sklearn.utils import Bunch
@@ -58,7 +59,8 @@ def fetch_office_caltech(
     data_home: str | os.PathLike[str] | None = None,
     download: bool = True,
     as_frame: bool = False,
-) -> Bunch:
+    return_X_y: bool = False,
+) -> Any:
     """Load Office-Caltech, downloading it the first time.
 
     The content of each file is verified by its git blob id when it is downloaded and whenever it is read.
@@ -74,10 +76,12 @@ def fetch_office_caltech(
         Whether missing files are downloaded.
     as_frame : bool, default=False
         Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
+    return_X_y : bool, default=False
+        Whether to return ``(X, y, sample_domain)``, as the estimators take them, instead of a Bunch.
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
+    data : :class:`~sklearn.utils.Bunch` or tuple of (X, y, sample_domain)
         With `data` (2533 rows, 4096 or 800 columns), `target` (0 to 9), `domain`, `target_names`, `domain_names`,
         `feature_names` and `DESCR`.
 
@@ -135,7 +139,9 @@ def fetch_office_caltech(
                 f"it holds {len(labels)} samples of {n_classes} classes."
             )
     names = [f"{features}_{i}" for i in range(samples.X.shape[1])]
-    return make_bunch(replace(samples, y=samples.y - 1), CLASSES, names, DESCR, as_frame=as_frame)
+    return make_bunch(
+        replace(samples, y=samples.y - 1), CLASSES, names, DESCR, as_frame=as_frame, return_X_y=return_X_y
+    )
 
 
 def load_office_caltech_folder(samples: Samples, folder: str | os.PathLike[str], feature_names: Sequence[str]) -> Bunch:

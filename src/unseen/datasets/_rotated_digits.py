@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from sklearn.utils import Bunch
 
 from ..tables import Column, Schema, Table
 from ..utils.samples import Samples
@@ -25,7 +25,9 @@ Source of the images: E. Alpaydin and C. Kaynak (1998), Optical Recognition of H
 """
 
 
-def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as_frame: bool = False) -> Bunch:
+def load_rotated_digits(
+    *, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as_frame: bool = False, return_X_y: bool = False
+) -> Any:
     """Load scikit-learn's digits as domains of disjoint images, each rotated by one angle.
 
     Nothing is downloaded and nothing is random: the same angles always give the same data.
@@ -36,10 +38,12 @@ def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as
         Angles in degrees, counterclockwise, two or more: one domain for each. The images are distributed equally.
     as_frame : bool, default=False
         Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
+    return_X_y : bool, default=False
+        Whether to return ``(X, y, sample_domain)``, as the estimators take them, instead of a Bunch.
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
+    data : :class:`~sklearn.utils.Bunch` or tuple of (X, y, sample_domain)
         With `data` (1797, 64) in 0..16, `target` (0 to 9), `domain` (such as "rot15"), `target_names`, `domain_names`,
         `feature_names` and `DESCR`.
 
@@ -68,9 +72,10 @@ def load_rotated_digits(*, angles: Sequence[float] = (0, 15, 30, 45, 60, 75), as
             in_domain = domain_codes == i
             rotated = rotate(images[in_domain], angle, axes=(1, 2), reshape=False, order=1)
             images[in_domain] = np.clip(rotated, 0, MAX_PIXEL_VALUE)
-    names = np.array([DOMAIN_NAME.format(angle) for angle in degrees])
-    samples = Samples(images.reshape(len(images), -1), digits.target[order], names[domain_codes])
-    return make_bunch(samples, [str(digit) for digit in range(10)], digits.feature_names, DESCR, as_frame=as_frame)
+    domain_names = np.array([DOMAIN_NAME.format(angle) for angle in degrees])
+    samples = Samples(images.reshape(len(images), -1), digits.target[order], domain_names[domain_codes])
+    names = [str(digit) for digit in range(10)]
+    return make_bunch(samples, names, digits.feature_names, DESCR, as_frame=as_frame, return_X_y=return_X_y)
 
 
 def _check_angles(angles: Sequence[float], max_angles: int) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.utils import Bunch, check_random_state
+from sklearn.utils import check_random_state
 
 from ..utils.samples import Samples
 from ._bunch import make_bunch
@@ -29,7 +29,9 @@ domain 3 its target. The optional validation domain lies between them.
 """
 
 
-def make_synthetic(*, validation_domain: bool = False, as_frame: bool = False, random_state: Any = None) -> Bunch:
+def make_synthetic(
+    *, validation_domain: bool = False, as_frame: bool = False, return_X_y: bool = False, random_state: Any = None
+) -> Any:
     """Generate the synthetic data of the CIDG paper.
 
     Parameters
@@ -38,12 +40,14 @@ def make_synthetic(*, validation_domain: bool = False, as_frame: bool = False, r
         Whether to add a fourth domain, on which hyperparameters can be selected.
     as_frame : bool, default=False
         Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
+    return_X_y : bool, default=False
+        Whether to return ``(X, y, sample_domain)``, as the estimators take them, instead of a Bunch.
     random_state : int, RandomState instance or None, default=None
         Seed of the random generator.
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
+    data : :class:`~sklearn.utils.Bunch` or tuple of (X, y, sample_domain)
         With `data` (n_samples, 2), `target`, `domain`, `target_names`, `domain_names`, `feature_names`, `DESCR`.
 
     Examples
@@ -54,6 +58,7 @@ def make_synthetic(*, validation_domain: bool = False, as_frame: bool = False, r
     (320, 2)
     >>> [int((data.domain == name).sum()) for name in data.domain_names]
     [80, 120, 120]
+    >>> X, y, sample_domain = make_synthetic(return_X_y=True, random_state=0)
     """
     rng = check_random_state(random_state)
     table = TABLE_1 | VALIDATION if validation_domain else TABLE_1
@@ -66,4 +71,5 @@ def make_synthetic(*, validation_domain: bool = False, as_frame: bool = False, r
             labels.append(np.full(count, label))
             domains.append(np.full(count, name))
     samples = Samples(np.concatenate(values), np.concatenate(labels), np.concatenate(domains))
-    return make_bunch(samples, ["class 1", "class 2", "class 3"], ["x", "y"], DESCR, as_frame=as_frame)
+    names = ["class 1", "class 2", "class 3"]
+    return make_bunch(samples, names, ["x", "y"], DESCR, as_frame=as_frame, return_X_y=return_X_y)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.utils import Bunch
 
 from ..utils.samples import Samples
 from ..utils.validation import format_list
@@ -38,7 +37,8 @@ def load_vlcs(
     features: str | Sequence[str] | None = None,
     label: str | None = None,
     as_frame: bool = False,
-) -> Bunch:
+    return_X_y: bool = False,
+) -> Any:
     """Load VLCS from a folder with one file for each of its four collections.
 
     Reads the same files as :func:`~unseen.datasets.load_folder`, and checks that they hold VLCS. Collections are
@@ -53,10 +53,12 @@ def load_vlcs(
         Names of the features and labels in the files, as in :func:`~unseen.datasets.load_folder`.
     as_frame : bool, default=False
         Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
+    return_X_y : bool, default=False
+        Whether to return ``(X, y, sample_domain)``, as the estimators take them, instead of a Bunch.
 
     Returns
     -------
-    data : :class:`~sklearn.utils.Bunch`
+    data : :class:`~sklearn.utils.Bunch` or tuple of (X, y, sample_domain)
         With `data`, `target`, `domain` ("V", "L", "C" or "S"), `target_names`, `domain_names`, `feature_names` and
         `DESCR`. `target` is 0 to 4, in the order bird, car, chair, dog, person, whether the labels in the files are 0
         to 4, 1 to 5, or names.
@@ -76,7 +78,9 @@ def load_vlcs(
     (['V', 'L', 'C', 'S'], ['bird', 'car', 'chair', 'dog', 'person'])
     """
     table, samples = read_folder(folder, features, label)
-    return load_vlcs_folder(samples, folder, table.schema.feature_names, table.class_names, as_frame=as_frame)
+    return load_vlcs_folder(
+        samples, folder, table.schema.feature_names, table.class_names, as_frame=as_frame, return_X_y=return_X_y
+    )
 
 
 def load_vlcs_folder(
@@ -86,7 +90,8 @@ def load_vlcs_folder(
     class_names: Mapping[str, tuple[str, ...]] | None = None,
     *,
     as_frame: bool = False,
-) -> Bunch:
+    return_X_y: bool = False,
+) -> Any:
     """Make VLCS from the samples of a folder, whose collections and classes are matched by name; else ValueError."""
     initials = {name: _match_collection(name) for name in np.unique(samples.domain).tolist()}
     labels = np.char.lower(samples.y) if samples.y.dtype.kind == "U" else samples.y
@@ -100,7 +105,7 @@ def load_vlcs_folder(
     domain = np.array([initials[name] for name in samples.domain.tolist()])
     order = np.concatenate([np.flatnonzero(domain == initial) for initial in COLLECTION_NAMES])
     sorted_samples = Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(order)
-    return make_bunch(sorted_samples, CLASSES, feature_names, DESCR, as_frame=as_frame)
+    return make_bunch(sorted_samples, CLASSES, feature_names, DESCR, as_frame=as_frame, return_X_y=return_X_y)
 
 
 def _match_collection(name: str) -> str:

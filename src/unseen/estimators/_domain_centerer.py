@@ -19,7 +19,7 @@ from ._domain_centering import DomainCenters, DomainTransformer
 
 @keyword_parameters
 class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, BaseEstimator):
-    """Subtract the mean of each domain, and scale rows back to unit length.
+    """Subtract the mean of each domain, and scale rows of unit length back to unit length.
 
     A simple method that works well if domains differ by a shift. A domain that was not seen in `fit` is centered on the
     mean of the batch to transform, without labels. The result is *transductive*: it requires batches, and it assumes
@@ -27,7 +27,7 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
 
     Parameters
     ----------
-    renormalize : bool or "auto", default=True
+    renormalize : bool or "auto", default="auto"
         Whether to scale each row to unit Euclidean length after centering; "auto" does so if all rows have unit length
         in `fit`.
 
@@ -52,7 +52,7 @@ class DomainCenterer(DocLinkMixin, OneToOneFeatureMixin, DomainTransformer, Base
            [ 0.,  1.]])
     """
 
-    renormalize: bool | Literal["auto"] = True
+    renormalize: bool | Literal["auto"] = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"renormalize": ["boolean", StrOptions({"auto"})]}
 

@@ -13,18 +13,3 @@ from ._setting import Setting
 from ._sources import embedded_sources, table_source
 
 __all__: list[str] = []  # the public interface is the command ``unseen explore``
-# For the other packages of unseen; not part of the public API.
-__all__ += [
-    "Explorer",
-    "NewDataView",
-    "Origin",
-    "Server",
-    "Session",
-    "Setting",
-    "command_line_code",
-    "embedded_sources",
-    "make_application",
-    "python_code",
-    "save",
-    "table_source",
-]

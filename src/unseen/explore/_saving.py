@@ -13,7 +13,7 @@ from ._code import command_line_code
 from ._session import Session
 from ._setting import Setting
 
-COMPARED_METHODS = ("KFDA", "logistic", "RBF SVM", "1NN")  # methods that the report compares with the setting
+COMPARED_METHODS = ("KFDA", "logistic", "RBF SVM", "1-NN")  # methods that the report compares with the setting
 SUFFIXES = {"model": ".unseen", "report": ".html"}
 
 
@@ -31,13 +31,13 @@ def save(session: Session, setting: Setting, path: Path) -> None:
     if path.suffix == SUFFIXES["model"]:
         table = session.full_table
         # The centering of the setting was selected on the page.
-        result = fit_table(table, method, scale=session.scale, transductive=True, seed=session.seed)
+        result = fit_table(table, method, scale=session.scale, transductive=True, random_state=session.seed)
         card = model_card(
             replace(table, notices=[*table.notices, *result.remarks]),
             result,
             method=method.name,
             scale=session.scale,
-            seed=session.seed,
+            random_state=session.seed,
             source=TableRows(table),
             command=command,
         )

@@ -10,5 +10,3 @@ from ._pixels import PRESETS, Preprocessing
 from ._table import make_photo_table, photo_collection, photo_table
 
 __all__ = ["Extraction", "ImageFeatures", "Photos", "Preprocessing", "extract", "find_photos", "photo_table"]
-# For the other packages of unseen; not part of the public API.
-__all__ += ["PRESETS", "Extractor", "Skipped", "make_photo_table", "photo_collection"]

@@ -9,7 +9,6 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.metrics import get_scorer_names
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
@@ -17,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from ..estimators import is_dask
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
 from ..utils.progress import CallbackSupportMixin
-from ._metrics import get_metric_scorer
+from ._metrics import SCORING_NAMES, get_metric_scorer
 from ._splitters import resolve_splitter
 
 
@@ -58,7 +57,7 @@ class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEsti
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "cv": ["cv_object"],
-        "scoring": [StrOptions(set(get_scorer_names())), callable],
+        "scoring": [StrOptions(SCORING_NAMES), callable],
         "n_jobs": [Integral, None],
         "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
     }

@@ -229,17 +229,3 @@ def _effective_rows(scores: Array, standard_errors: Array, bounds: tuple[float, 
         return None
     share = float(np.mean(scores) - bounds[0]) / width
     return np.full(len(scores), max(share * (1 - share) / variance, 1 / np.sqrt(variance)))
-
-
-def result_row(result: CandidateResult, names: Sequence[str]) -> dict[str, Any]:
-    """A candidate on a leaderboard, in plain values."""
-    return {
-        "model": result.name,
-        "kind": result.kind,
-        "mean": result.mean,
-        "standard_error": standard_error(result.scores[result.defined]),
-        "scores": dict(zip(names, result.scores.tolist(), strict=True)),
-        "skewed": result.skewed,
-        "params": result.candidate.params,
-        "seconds": result.seconds,
-    }

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..linalg import Array
 from ..report import draw_heat_map, import_pyplot, write_cells
 from ..utils.optional_imports import optional_import
+from ._leaderboard import Leaderboard, LeaderboardRow
 
 # The palette of Okabe and Ito, which color-blind readers can distinguish; markers differ as well, for prints in gray.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
@@ -230,8 +231,8 @@ class LeaderboardDisplay:
 
     Parameters
     ----------
-    rows : list of dict
-        The leaderboard: dictionaries with `model`, `kind`, `mean`, `standard_error`, `scores` and `chosen`.
+    rows : sequence of LeaderboardRow
+        The leaderboard.
     score_name : str, default="score"
         Name of the scores at the axis.
 
@@ -261,8 +262,8 @@ class LeaderboardDisplay:
     True
     """
 
-    def __init__(self, rows: Sequence[dict[str, Any]], *, score_name: str = "score") -> None:
-        self.rows = list(rows)
+    def __init__(self, rows: Sequence[LeaderboardRow], *, score_name: str = "score") -> None:
+        self.rows = tuple(rows)
         self.score_name = score_name
 
     @classmethod
@@ -302,17 +303,17 @@ class LeaderboardDisplay:
         self.ax_ = ax
         self.figure_ = ax.figure
         for level, row in enumerate(self.rows):
-            if row["is_selected"]:
+            if row.is_selected:
                 ax.axhspan(level - 0.5, level + 0.5, color=ACCENT, alpha=0.15, linewidth=0, zorder=0)
-            if np.isfinite(row["mean"]):
+            if np.isfinite(row.mean):
                 ax.errorbar(
-                    row["mean"],
+                    row.mean,
                     level,
-                    xerr=row["standard_error"],
+                    xerr=row.standard_error,
                     fmt="D",
                     color="black",
                     markersize=7,
-                    markerfacecolor="white" if row["kind"] == "transductive" else "black",
+                    markerfacecolor="white" if row.kind == "transductive" else "black",
                     capsize=3,
                     elinewidth=1.5,
                     zorder=4,
@@ -335,7 +336,7 @@ class LeaderboardDisplay:
 
     def _plot_domains(self) -> None:
         """Plot a point for each held-out domain; more domains than colors have the same color and marker."""
-        domains = list(self.rows[0]["scores"])
+        domains = list(self.rows[0].scores)
         has_colors = len(domains) <= len(COLORS)
         levels = np.arange(len(self.rows))
         for k, domain in enumerate(domains):
@@ -345,7 +346,7 @@ class LeaderboardDisplay:
             elif k == 0:
                 label = f"one of {len(domains)} held-out domains"
             self.ax_.plot(
-                [row["scores"][domain] for row in self.rows],
+                [row.scores[domain] for row in self.rows],
                 levels,
                 linestyle="",
                 color=COLORS[k] if has_colors else "0.5",
@@ -359,20 +360,20 @@ class LeaderboardDisplay:
     def _add_labels(self) -> None:
         ax = self.ax_
         levels = range(len(self.rows))
-        ax.set_yticks(levels, [row["model"] for row in self.rows])
+        ax.set_yticks(levels, [row.model for row in self.rows])
         right = ax.secondary_yaxis("right")
         right.set_yticks(levels, [_summary(row) for row in self.rows])
         for axis in (ax, right):
             axis.tick_params(axis="y", length=0)
             for label, row in zip(axis.get_yticklabels(), self.rows, strict=True):
-                label.set_fontweight("bold" if row["is_selected"] else "normal")
+                label.set_fontweight("bold" if row.is_selected else "normal")
             axis.spines[:].set_visible(False)
         ax.spines["bottom"].set_visible(True)
         ax.grid(axis="x", color="0.9")
         ax.set_axisbelow(True)
         ax.set_xlabel(f"{self.score_name} on held-out domains")
         # The legend is above the axes and starts below the names of models; long names of domains need several rows.
-        max_length = max(len(str(domain)) for domain in self.rows[0]["scores"])
+        max_length = max(len(str(domain)) for domain in self.rows[0].scores)
         ax.legend(
             frameon=False,
             fontsize="small",
@@ -393,15 +394,12 @@ class LeaderboardDisplay:
             One row for each model, best first: the columns of the leaderboard, with a column ``score_<domain>``
             for each held-out domain.
         """
-        rows = [row | {f"score_{domain}": score for domain, score in row["scores"].items()} for row in self.rows]
-        for row in rows:
-            del row["scores"]
-        return optional_import("pandas", "frame()").DataFrame(rows)
+        return Leaderboard(self.rows).to_frame()
 
 
-def _summary(row: dict[str, Any]) -> str:
-    numbers = f"{row['mean']:.3f} ± {row['standard_error']:.3f}  " if np.isfinite(row["mean"]) else ""
-    return f"{numbers}{row['kind']}{', selected' if row['is_selected'] else ''}"
+def _summary(row: LeaderboardRow) -> str:
+    numbers = f"{row.mean:.3f} ± {row.standard_error:.3f}  " if np.isfinite(row.mean) else ""
+    return f"{numbers}{row.kind}{', selected' if row.is_selected else ''}"
 
 
 class _DistinctValues(NamedTuple):

@@ -44,7 +44,8 @@ from ._conformal import ConformalSets
 from ._cross_fitting import CrossFittingFolds
 from ._ensemble import EnsembleClassifier
 from ._ensemble_weights import average_members, fit_ensemble_weights, prune_weights
-from ._metrics import Scoring, metric_range
+from ._forecast import Forecast
+from ._metrics import Metric, Scoring, describe_scoring, metric_range
 from ._smoothing import SMOOTHING_STRENGTHS, neighbor_graph, smooth_probabilities
 from ._split_evaluation import SMALLEST_PROBABILITY, Prediction
 from ._trial_splits import TrialSplits
@@ -94,6 +95,8 @@ class FittedEnsemble:
         The smallest and the largest value of the metric.
     is_share : bool
         Whether scores are shares of rows, as accuracy is.
+    metric : Metric
+        Names of the metric.
     calibration : dict
         Calibration of these probabilities "before" and "after" temperature scaling.
     acceptance_tests : list of AcceptanceTest
@@ -114,6 +117,7 @@ class FittedEnsemble:
     scores: Array
     score_range: tuple[float, float]
     is_share: bool
+    metric: Metric
     calibration: dict[str, Any]
     acceptance_tests: list[AcceptanceTest] = field(default_factory=list)
     trials: list[EnsembleTrial] = field(default_factory=list)
@@ -157,11 +161,21 @@ class FittedEnsemble:
         return float(np.nanmean(self.scores))
 
     @property
-    def forecast(self) -> tuple[float, float, float]:
-        """Expected score on a new domain, and the ends of its 95% prediction interval."""
+    def forecast(self) -> Forecast:
+        """Expected score on a new domain, with its 95% prediction interval."""
         is_defined = np.isfinite(self.scores)
         n_rows = np.array([len(codes) for codes in self.codes])[is_defined] if self.is_share else None
-        return forecast(self.scores[is_defined], bounds=self.score_range, n_rows=n_rows)
+        scores = self.scores[is_defined]
+        mean, lower, upper = forecast(scores, bounds=self.score_range, n_rows=n_rows)
+        return Forecast(
+            mean,
+            lower,
+            upper,
+            metric=self.metric.label,
+            scores=tuple(scores.tolist()),
+            bounds=self.score_range,
+            is_percent=self.metric.percent,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The one description of an ensemble in plain values, for model cards, reports and the explorer."""
@@ -192,7 +206,7 @@ class FittedEnsemble:
                 for trial in self.trials
             ],
             "calibration": self.calibration,
-            "forecast": self.forecast,
+            "forecast": (self.forecast.mean, self.forecast.lower, self.forecast.upper),
         }
 
     def to_estimator(self) -> EnsembleClassifier:
@@ -429,6 +443,7 @@ class OutOfDomainPredictions:
             scores=self.results["scores"][positions, np.arange(len(positions))],
             score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
             is_share=self.scorer.scoring == "accuracy" and self.samples.weight is None,
+            metric=describe_scoring(self.scorer.scoring),
             calibration=self._calibration(raw, held_out),
             prior_ratio=self._prior_ratio(),
         )
@@ -478,6 +493,7 @@ class OutOfDomainPredictions:
             scores=selected.scores[0] / 100,
             score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
             is_share=self.scorer.scoring == "accuracy" and self.samples.weight is None,
+            metric=describe_scoring(self.scorer.scoring),
             calibration=self._calibration(raw, selected.held_out),
             acceptance_tests=tests,
             trials=[replace(trial, is_selected=trial.name == selected_trial) for trial in trials],

@@ -124,6 +124,7 @@ OWN_SCORERS: dict[str, Callable[..., float]] = {
     "roc_auc_ovr": partial(_one_vs_rest, roc_auc_score, RANKING_RESPONSES[::-1]),
     "average_precision": partial(_one_vs_rest, average_precision_score, RANKING_RESPONSES),
     "neg_log_loss": _negative_log_loss,
+    "log_loss": _negative_log_loss,  # the name in METRICS
     "neg_brier_score": _negative_brier_score,
     "d2_brier_score": _d2_brier_score,
     "d2_log_loss_score": _d2_log_loss,
@@ -210,23 +211,33 @@ class Metric:
 METRICS = {
     "accuracy": Metric("accuracy", "accuracy", percent=True),
     "balanced_accuracy": Metric("balanced accuracy", "balanced_accuracy", percent=True),
-    "f1": Metric("macro F1", "f1_macro", percent=True),
-    "precision": Metric("macro precision", "precision_macro", percent=True),
-    "recall": Metric("macro recall", "recall_macro", percent=True),
-    "jaccard": Metric("macro Jaccard index", "jaccard_macro", percent=True),
+    "f1": Metric("F1", "f1", percent=True),
+    "f1_macro": Metric("macro F1", "f1_macro", percent=True),
+    "precision": Metric("precision", "precision", percent=True),
+    "precision_macro": Metric("macro precision", "precision_macro", percent=True),
+    "recall": Metric("recall", "recall", percent=True),
+    "recall_macro": Metric("macro recall", "recall_macro", percent=True),
+    "jaccard": Metric("Jaccard index", "jaccard", percent=True),
+    "jaccard_macro": Metric("macro Jaccard index", "jaccard_macro", percent=True),
     "roc_auc": Metric("AUC", "roc_auc_ovr"),
     "average_precision": Metric("average precision", "average_precision"),
     "log_loss": Metric("negative log loss", "neg_log_loss"),
 }
 
 
+SCORING_NAMES = {*get_scorer_names(), *METRICS}  # values of the parameter `scoring` of estimators
+
+
 def get_metric(name: str) -> Metric:
     """Return the metric with a name: a key or a label of `METRICS`, or the name of any scikit-learn scorer.
+
+    These are the values of `metric` of functions and of `scoring` of estimators. Names of scikit-learn have the meaning
+    that they have there: "f1" is that of the positive class, and "f1_macro" the mean over classes.
 
     Examples
     --------
     >>> from unseen.model_selection import get_metric
-    >>> get_metric("AUC").scoring, get_metric("macro F1") == get_metric("f1"), get_metric("accuracy").percent
+    >>> get_metric("AUC").scoring, get_metric("macro F1") == get_metric("f1_macro"), get_metric("accuracy").percent
     ('roc_auc_ovr', True, True)
     >>> get_metric("matthews_corrcoef")
     Metric(label='matthews corrcoef', scoring='matthews_corrcoef', percent=False)
@@ -243,6 +254,12 @@ def get_metric(name: str) -> Metric:
     label = name.replace("neg_", "negative ").replace("_", " ")
     fractions = tuple(key for key, metric in METRICS.items() if metric.percent)
     return Metric(label, name, percent=name.startswith(fractions))
+
+
+def describe_scoring(scoring: Scoring) -> Metric:
+    """Return the metric of a scorer; a callable that is not one of scikit-learn's has no other name than "score"."""
+    name = scoring if isinstance(scoring, str) else _scorer_name(scoring)
+    return get_metric(name) if name else Metric("score", "")
 
 
 AVERAGES = ("", "_macro", "_micro", "_samples", "_weighted")

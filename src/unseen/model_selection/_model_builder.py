@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from ..kernels import SizePlan
 from ..utils.samples import Samples
 from ._candidate import Candidate
-from ._comparison import CandidateResult, check_comparison_size, result_row, standard_error
+from ._comparison import CandidateResult, check_comparison_size, standard_error
 from ._ensemble import EnsembleClassifier
 from ._ensemble_selection import EnsembleTrial, FittedEnsemble, OutOfDomainPredictions
+from ._leaderboard import Leaderboard, LeaderboardRow
 from ._refit import CollectStatistics, RefittedMembers, refit_candidates
 from ._trial_splits import TrialSplits
 from ._validation import EvaluationConfig, Split, evaluate_candidates
@@ -52,23 +52,29 @@ class SelectedModel:
     results: list[CandidateResult]
     ensemble: FittedEnsemble
 
-    def leaderboard(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """Ensembles and candidates as rows of plain values, best first; `names` are those of held-out domains."""
+    def leaderboard(self, names: Sequence[str]) -> Leaderboard:
+        """Ensembles and candidates, best first; `names` are those of held-out domains."""
         weights: dict[str, float] = {}
         for member, weight in zip(self.ensemble.members, self.ensemble.weights.tolist(), strict=True):
             weights[member.variant] = weights.get(member.variant, 0.0) + weight
         is_single = not self.ensemble.trials
         rows = [
-            {
-                **result_row(result, names),
-                "weight": weights.get(result.name, 0.0),
-                "reason": "",
-                "is_selected": is_single and result.candidate is self.ensemble.members[0],
-            }
+            LeaderboardRow(
+                model=result.name,
+                kind=result.kind,
+                mean=result.mean,
+                standard_error=standard_error(result.scores[result.defined]),
+                scores=dict(zip(names, result.scores.tolist(), strict=True)),
+                skewed=result.skewed,
+                params=result.candidate.params,
+                seconds=result.seconds,
+                weight=weights.get(result.name, 0.0),
+                is_selected=is_single and result.candidate is self.ensemble.members[0],
+            )
             for result in self.results
         ]
         rows += [_trial_row(trial, names) for trial in self.ensemble.trials]
-        return sorted(rows, key=lambda row: -np.nan_to_num(row["mean"], nan=-np.inf))
+        return Leaderboard(tuple(sorted(rows, key=lambda row: -np.nan_to_num(row.mean, nan=-np.inf))))
 
     def refit(
         self,
@@ -86,22 +92,20 @@ class SelectedModel:
         return self.ensemble.to_estimator().with_members(members.pipelines), members
 
 
-def _trial_row(trial: EnsembleTrial, names: Sequence[str]) -> dict[str, Any]:
-    """An ensemble on a leaderboard, in plain values."""
+def _trial_row(trial: EnsembleTrial, names: Sequence[str]) -> LeaderboardRow:
+    """An ensemble on a leaderboard."""
     natural, skewed = trial.scores / 100
-    return {
-        "model": trial.name,
-        "kind": trial.kind,
-        "mean": float(np.nanmean(natural)),
-        "standard_error": standard_error(natural[np.isfinite(natural)]),
-        "scores": dict(zip(names, natural.tolist(), strict=True)),
-        "skewed": float(np.nanmean(skewed)) if np.isfinite(skewed).any() else np.nan,
-        "params": {},
-        "seconds": 0.0,
-        "weight": float(trial.is_selected),
-        "reason": trial.reason,
-        "is_selected": trial.is_selected,
-    }
+    return LeaderboardRow(
+        model=trial.name,
+        kind=trial.kind,
+        mean=float(np.nanmean(natural)),
+        standard_error=standard_error(natural[np.isfinite(natural)]),
+        scores=dict(zip(names, natural.tolist(), strict=True)),
+        skewed=float(np.nanmean(skewed)) if np.isfinite(skewed).any() else np.nan,
+        weight=float(trial.is_selected),
+        reason=trial.reason,
+        is_selected=trial.is_selected,
+    )
 
 
 def select_model(

@@ -328,7 +328,7 @@ _SVM_GRID: Grid = {"C": (1.0, 10.0, 100.0), "gamma": WIDTHS[1:]}
 _COST_GRID: Grid = {"C": COSTS}
 
 for _method in (
-    Method("1NN", "plain", _ONE_NN, description="the class of the nearest sample"),
+    Method("1-NN", "plain", _ONE_NN, description="the class of the nearest sample"),
     Method(
         "KPCA",
         "plain",
@@ -339,7 +339,7 @@ for _method in (
         max_rows=8_000,
         max_rows_reason="decomposes the whole kernel matrix, which exceeds the memory; use a smaller max_per_domain",
         trusted_types=(KernelPCA, KernelCenterer),
-        description="kernel principal components, then 1NN",
+        description="kernel principal components, then 1-NN",
     ),
     # KFDA is CIDG without the domain labels: it shows the effect of centering alone.
     _projection(

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.metrics import get_scorer_names
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -26,7 +25,7 @@ from ._base_selector import BaseSelector, reject_dask
 from ._candidate import bind_domains, is_transductive
 from ._comparison import warn_about_failures
 from ._ensemble import EnsembleClassifier
-from ._metrics import check_metric
+from ._metrics import SCORING_NAMES, check_metric
 from ._model_builder import SelectedModel, SelectionOptions, select_model
 from ._registry import HEADS, MAPPED_RIDGE, METHODS, Method, expand_methods, parse_methods
 from ._split_evaluation import single_thread
@@ -92,14 +91,10 @@ class UnseenClassifier(BaseSelector):
 
     Attributes
     ----------
-    leaderboard_ : list of dict
-        Ensembles and candidates, best first: `model`, `kind`, `mean`, `standard_error`, `scores` (one per held-out
-        part,
-        by the name of the domain where it is one domain; NaN where there is none), `skewed` (mean score on batches in
-        which half of the classes have 80% of the samples), `params`, `seconds`, `weight` (in the ensemble), `reason`
-        (why the step that an ensemble adds is or is not used) and `is_selected`. All scores are cross-fitted: those of
-        an ensemble with weights and temperatures fitted without the part, those of a candidate with the settings that
-        are best on the other parts; `params` are the settings that are best on all of them.
+    leaderboard_ : Leaderboard
+        Ensembles and candidates, best first: see :class:`~unseen.model_selection.LeaderboardRow`. All scores are
+        cross-fitted: those of an ensemble with weights and temperatures fitted without the part, those of a candidate
+        with the settings that are best on the other parts; `params` are the settings that are best on all of them.
     members_ : list of dict
         Members of the ensemble in order of decreasing weight: `model`, `weight`, `kind` and `params`.
     decisions_ : list of str
@@ -111,8 +106,8 @@ class UnseenClassifier(BaseSelector):
     best_score_ : float
         Its mean score over held-out domains, cross-fitted. With ``ensemble=False`` a model is selected without each
         domain, which may be another one than the one that is refitted.
-    forecast_ : tuple of float
-        Expected score on a new domain, and the ends of a 95% prediction interval, within the range of the score.
+    forecast_ : Forecast
+        Expected score on a new domain (`mean`), and the ends of a 95% prediction interval (`lower`, `upper`).
     calibration_ : dict
         Expected calibration error, log loss and reliability on held-out domains, cross-fitted, "before" and "after"
         temperature scaling.
@@ -155,7 +150,7 @@ class UnseenClassifier(BaseSelector):
     >>> from sklearn.neighbors import KNeighborsClassifier
     >>> mine = ("mine", KNeighborsClassifier(), {"n_neighbors": [5, 25]})
     >>> model = UnseenClassifier(methods=["logistic", mine]).fit(data.data, data.target, sample_domain=data.domain)
-    >>> sorted(row["model"] for row in model.leaderboard_ if "ensemble" not in row["model"])
+    >>> sorted(row.model for row in model.leaderboard_ if "ensemble" not in row.model)
     ['logistic', 'mine']
     """
 
@@ -166,7 +161,7 @@ class UnseenClassifier(BaseSelector):
         "feature_map": FEATURE_MAPS,
         "transductive": ["boolean"],
         "cv": ["cv_object"],
-        "scoring": [StrOptions(set(get_scorer_names())), callable],
+        "scoring": [StrOptions(SCORING_NAMES), callable],
         "balance": [StrOptions(set(get_args(Balance)))],
         "n_jobs": [Integral, None],
         "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],

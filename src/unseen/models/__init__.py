@@ -19,10 +19,8 @@ __all__ = [
     "TablePredictions",
     "fit",
     "fit_table",
+    "load_model",
     "model_card",
     "read_card",
     "save_model",
 ]
-# For the other packages of unseen; not part of the public API.
-__all__ += ["AUTO", "RESULT_ENDINGS", "TableRows", "fit_notices", "load_model"]
-__all__ += ["check_storable", "open_row_stream"]

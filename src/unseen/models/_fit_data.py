@@ -1,111 +1,179 @@
-"""`fit`: fit a model to a DataFrame or to the path of a table."""
+"""`fit`: fit a model to a DataFrame, to the path of a table, or to arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, get_args
 
+from ..exceptions import DataWarning, warn
 from ..kernels import SizePlan
-from ..model_selection import parse_methods
-from ..tables import Dates, TableOptions, survey_table
+from ..model_selection import check_metric, get_metric, parse_methods
+from ..tables import Dates, Scale, Table, TableOptions, open_data
+from ..utils.samples import Balance
 from ._model import Model
 from ._model_card import model_card
-from ._row_stream import open_row_stream
-from ._table_fit import AUTO, fit_notices, fit_table
+from ._row_stream import Rows, TableRows, open_row_stream
+from ._table_fit import AUTO, fit_notices, fit_table, resolve_methods
+
+FeatureMap = Literal["auto", "none", "nystroem"]
+EXACT_BY_FEATURE_MAP: dict[str, bool | None] = {"auto": None, "none": True, "nystroem": False}
 
 
 def fit(
     data: Any,
-    method: Any = AUTO,
+    y: Any = None,
     *,
+    sample_domain: Any = None,
     label: str | None = None,
     domain: str | None = None,
     group: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
     unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
-    scale: str = "standardize",
+    method: Any = AUTO,
+    metric: str = "accuracy",
+    scale: Scale = "standardize",
     transductive: bool = False,
+    balance: Balance = "none",
+    feature_map: FeatureMap = "auto",
+    n_landmarks: int | None = None,
     max_per_domain: int | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
+    client: Any = None,
 ) -> Model:
-    """Fit a model for domains that are not in a table, and evaluate it on each held-out domain, as ``unseen fit`` does.
+    """Fit a model for domains that are not in the data, and evaluate it on each held-out domain.
+
+    The parameters are those of the command ``unseen fit``. A :class:`~unseen.exceptions.DataWarning` is issued for each
+    assumption that is made in reading a table, and for data that allow little evidence; the command prints the same
+    texts.
 
     Parameters
     ----------
-    data : DataFrame, dict, list of dict, structured array, str or path
-        Columns or rows by name, or a table or folder to read: see :func:`unseen.tables.load_table`.
+    data : DataFrame, dict, list of dict, structured array, str, path or array-like of shape (n_samples, n_features)
+        A table with columns of labels and domains, in memory or as the path of a file or folder: see
+        :func:`unseen.tables.load_table`. Or the features of the samples, with `y` and `sample_domain`. DataFrames of
+        pandas need no optional dependency; files and DataFrames of polars need polars.
+    y : array-like of shape (n_samples,), default=None
+        Class labels, unless they are a column of a table.
+    sample_domain : array-like of shape (n_samples,), default=None
+        The domain of each sample, unless it is a column of a table.
+    label, domain : str, default=None
+        Columns of the table; None guesses them from common names.
+    group, features, drop, unlabeled, dates, categories, max_per_domain
+        The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
     method : str, tuple, Method or list of these, default="auto"
         "auto" is an ensemble of the models of :class:`unseen.UnseenClassifier`. Otherwise a name in
         `unseen.model_selection.METHODS`, or a custom classifier such as ``("mine", SVC(), {"C": [1, 10]})``: see
         :ref:`own_models`. Several methods make an ensemble; for a single method the best settings are selected.
-    label, domain, group, unlabeled, dates, categories, max_per_domain
-        The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
+    metric : str, default="accuracy"
+        Metric of the model selection, the scores and the expected performance: "accuracy", "balanced_accuracy",
+        "f1_macro", "roc_auc", "average_precision", "log_loss", or the name of a scorer of scikit-learn. Weights of an
+        ensemble minimize the log loss.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See :func:`unseen.tables.make_preprocessor`.
     transductive : bool, default=False
         Whether models, and smoothing, that need batches of each new domain may be used. With False the prediction of a
         row does not depend on the other rows.
+    balance : {"none", "classes", "domains"}, default="none"
+        Give all classes, or all domains, the same total weight in training, for classifiers that support weights.
+    feature_map : {"auto", "none", "nystroem"}, default="auto"
+        Exact kernels ("none"); landmarks for any number of rows ("nystroem"); or landmarks above 8,000 rows.
+    n_landmarks : int, default=None
+        Number of landmarks; None means at most 1,000, fewer if they suffice.
     random_state : int, default=0
         Seed of the random number generators.
     n_jobs : int, default=None
         Number of processes.
     verbose : int, default=0
         1 shows progress.
+    client : dask.distributed.Client, default=None
+        Client of a Dask cluster that reads the rows if there are landmarks; None reads them in this process.
 
     Returns
     -------
     model : unseen.models.Model
-        Predicts DataFrames, files and arrays; `save` writes it to a file. Its `card` describes the selected model, the
-        scores on held-out domains, how every column was used, and the assumptions that were made.
+        Predicts DataFrames, files and arrays. `expected_performance` is the score to expect on a new domain, `novelty`
+        the distance of new data from the training data, `save` writes a file, and `card` describes everything.
 
     Examples
     --------
-    >>> import pytest; pl = pytest.importorskip("polars")
-    >>> import numpy as np, unseen
+    >>> import numpy as np
+    >>> import pytest; pd = pytest.importorskip("pandas")
+    >>> import unseen
     >>> ages = np.random.default_rng(0).normal(50, 10, 60)
     >>> ill, hospital = np.where(ages > 50, "yes", "no"), np.repeat(["bonn", "leeds", "oslo"], 20)
-    >>> patients = pl.DataFrame({"age": ages, "ill": ill, "hospital": hospital})
-    >>> model = unseen.fit(patients, "logistic", label="ill", domain="hospital")
-    >>> model.predict(pl.DataFrame({"age": [20, 80]})).tolist()
+    >>> patients = pd.DataFrame({"age": ages, "ill": ill, "hospital": hospital})
+    >>> model = unseen.fit(patients, label="ill", domain="hospital", method="logistic")
+    >>> model.predict(pd.DataFrame({"age": [20, 80]})).tolist()
+    ['no', 'yes']
+
+    The same with arrays:
+
+    >>> model = unseen.fit(ages[:, None], ill, sample_domain=hospital, method="logistic")
+    >>> model.predict([[20.0], [80.0]]).tolist()
     ['no', 'yes']
     """
     methods = parse_methods(method if isinstance(method, list) else [method])
-    request = TableOptions(
+    resolve_methods(method, transductive=transductive)  # raises for transductive methods that are not allowed
+    if feature_map not in get_args(FeatureMap):
+        raise ValueError(f"feature_map must be one of {', '.join(get_args(FeatureMap))}; got {feature_map!r}.")
+    scoring = get_metric(metric).scoring
+    options = TableOptions(
         label=label,
         domain=domain,
-        unlabeled=unlabeled,
-        max_per_domain=max_per_domain,
-        seed=random_state,
         group=group,
+        features=features,
+        drop=drop,
+        unlabeled=unlabeled,
         dates=dates,
         categories=categories,
+        max_per_domain=max_per_domain,
+        seed=random_state,
     )
-    source = survey_table(data, request)
-    plan = SizePlan.from_rows(source.rows)
+    opened = open_data(data, y, sample_domain, options, "fit")
+    source: Rows = TableRows(opened) if isinstance(opened, Table) else opened
+    plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP[feature_map], landmarks=n_landmarks)
     table = open_row_stream(source, plan, random_state)
+    check_metric(scoring, table.samples.classes)
+    notices = [*fit_notices(table, methods, plan, metric), *_find_unused(plan, n_landmarks=n_landmarks, client=client)]
+    for notice in notices:
+        warn(notice, DataWarning)
     result = fit_table(
         table,
         methods,
         scale=scale,
         transductive=transductive,
-        seed=random_state,
+        balance=balance,
+        metric=metric,
+        random_state=random_state,
         n_jobs=n_jobs,
         verbose=verbose,
         plan=plan,
         stream=source,
+        client=client,
     )
-    notices = [*fit_notices(table, methods, plan), *result.remarks]
+    for notice in result.remarks:
+        warn(notice, DataWarning)
     card = model_card(
-        replace(table, notices=notices),
+        replace(table, notices=[*notices, *result.remarks]),
         result,
         method=", ".join(method.name for method in methods),
         scale=scale,
-        seed=random_state,
-        source=source,
+        random_state=random_state,
+        source=opened,
         command="unseen.fit(...)",
     )
     return Model(result.model, card)
+
+
+def _find_unused(plan: SizePlan, **arguments: Any) -> list[str]:
+    """Make a notice about arguments that have no effect, because kernels are exact."""
+    unused = [name for name, value in arguments.items() if value is not None and plan.exact]
+    if not unused:
+        return []
+    return [f"{' and '.join(unused)} not used with exact kernels. Set feature_map='nystroem' to use landmarks."]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,11 +14,14 @@ import numpy as np
 
 from ..exceptions import NewDataWarning, warn
 from ..linalg import Array
+from ..model_selection import Forecast
 from ..shift import NoveltyResult
-from ..tables import Schema, format_count, has_columns, is_path
+from ..tables import Schema, format_count, has_columns, is_path, write_excel
 from ..utils.io import atomic_write, check_output_path, temporary_folder
 from ..utils.validation import Labels, check_domains
 from ._batch_prediction import BatchPrediction, domain_moments
+from ._card_html import describe_card, render_card
+from ._model_card import forecast_from_dict
 from ._new_data import NewTable, as_array
 from ._new_data_notes import new_data_facts, new_data_notes, novelty_entries
 from ._table_model import TableModel
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets interpret cells that start with these as formulas
 DEFAULT_BATCH_SIZE = 20_000  # rows in memory at a time
-RESULT_ENDINGS = (".csv", ".parquet")
+RESULT_ENDINGS = (".csv", ".parquet", ".xlsx")
 
 
 class ModelFileError(ValueError):
@@ -59,13 +62,13 @@ class TablePredictions:
     path: Path | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Model:
     """A fitted model and its card; :func:`unseen.fit` and :func:`unseen.load_model` return it.
 
     Data are a DataFrame of pandas or polars, a dict of columns, a list of dicts, a structured array, or the path of a
     table, folder or pattern. Their columns are matched by name and encoded like those of the training table. A dict of
-    values or a Series of pandas is one row. An array must be encoded already.
+    values or a Series of pandas is one row. An array must be encoded already. A notebook shows the card of the model.
 
     Prediction issues a :class:`~unseen.exceptions.NewDataWarning` for each difference from the training data: new
     categories, missing columns, or a large distance from the source domains. ``unseen predict`` prints the same texts.
@@ -78,10 +81,27 @@ class Model:
         Description of the model.
     name : str, default="The model"
         Name of the model in error messages, such as its file.
+
+    Examples
+    --------
+    >>> import pytest; pd = pytest.importorskip("pandas")
+    >>> import unseen
+    >>> from unseen.datasets import make_synthetic
+    >>> table = make_synthetic(as_frame=True, validation_domain=True, random_state=0).frame
+    >>> new_site = table.sample(40, random_state=0).drop(columns=["target", "domain"])
+    >>> model = unseen.fit(table, label="target", domain="domain", method="logistic")
+    >>> model
+    <Model: logistic regression predicts 'target' (1, 2, 3); 440 rows of 4 domains>
+    >>> model.expected_performance.n_domains
+    4
+    >>> model.predict(new_site).shape
+    (40,)
+    >>> model.novelty(new_site).far
+    False
     """
 
     estimator: Any
-    card: dict[str, Any] = field(repr=False)
+    card: dict[str, Any]
     name: str = "The model"
 
     @property
@@ -106,6 +126,24 @@ class Model:
             reason = " ".join(getattr(error, "problems", []))
             text = f"{self.name}: its card does not describe the columns that the model needs. {reason}"
             raise ModelFileError(text.strip()) from error
+
+    @property
+    def expected_performance(self) -> Forecast:
+        """The score to expect on a new domain: `mean`, and a prediction interval from `lower` to `upper`.
+
+        It is the :class:`unseen.model_selection.Forecast` of the cross-fitted scores on held-out domains, and assumes
+        that a new domain differs from the training domains as they differ from each other. ``print`` shows a sentence.
+        """
+        try:
+            return forecast_from_dict(self.card["expected_performance"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(f"{self.name}: its card does not contain the expected performance.") from error
+
+    def __repr__(self) -> str:
+        return f"<Model: {describe_card(self.card)}>"
+
+    def _repr_html_(self) -> str:
+        return render_card(self.card)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model and its card to a file, for :func:`unseen.load_model`. An error leaves no partial file.
@@ -339,7 +377,7 @@ class Model:
             The table, of any size; or the result of `open_table`, for which `domain`, `keep` and `batch_size` are not
             used.
         output : str or path, default=None
-            A .csv or .parquet file to write; None returns a DataFrame.
+            A .csv, .parquet or .xlsx file to write; None returns a DataFrame.
         center : {"model", "target"}, default="model"
             Center projections as in training, or on the new rows of each domain (transductive).
         sets : float, default=None
@@ -420,6 +458,9 @@ def _concatenate(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFr
         return pl.concat(frames)
     check_output_path(path, *RESULT_ENDINGS)
     with atomic_write(path) as file:
+        if path.suffix.lower() == ".xlsx":
+            write_excel(frames, file)
+            return None
         if path.suffix.lower() == ".csv":
             with file.open("wb") as text:
                 for frame in frames:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
-from ..model_selection import (
-    MAX_USABLE_SHARE,
-    MIN_DOMAINS_FOR_INTERVAL,
-    domains_for_coverage,
-    explain_missing_interval,
-    is_informative,
-)
+from ..model_selection import Forecast, describe_expected_performance
 from ..tables import SurveyedTable, Table
 from ..utils.environment import environment_info
 from ._table_fit import TableFit
@@ -30,7 +24,7 @@ def model_card(
     *,
     method: str = "auto",
     scale: str = "standardize",
-    seed: int = 0,
+    random_state: int = 0,
     source: Any = None,
     command: str = "",
 ) -> dict[str, Any]:
@@ -42,7 +36,7 @@ def model_card(
         The training data, or a sample of them.
     fit : TableFit
         Result of `unseen.models.fit_table`.
-    method, scale, seed
+    method, scale, random_state
         Arguments of the fit.
     source : SurveyedTable, default=None
         All rows, if the table is a sample.
@@ -58,7 +52,7 @@ def model_card(
     --------
     >>> from unseen.datasets import load_digits_table
     >>> from unseen.models import fit_table, model_card
-    >>> card = model_card(load_digits_table(), fit_table(load_digits_table(), "1nn"), method="1nn")
+    >>> card = model_card(load_digits_table(), fit_table(load_digits_table(), "1-nn"), method="1-nn")
     >>> card["data"]["rows"], card["kind"]
     (1797, 'plain')
     """
@@ -73,12 +67,10 @@ def model_card(
     novelty = fit.model.novelty
     missing_shares = np.isnan(table.X).mean(axis=0).round(4).tolist()
     missing = {name: share for name, share in zip(table.schema.feature_names, missing_shares, strict=True) if share}
-    measure = "accuracy on a domain by a model fitted on the other domains"
+    metric = "accuracy" if fit.forecast is None else fit.forecast.metric
+    measure = f"{metric} on a domain by a model fitted on the other domains"
     if fit.stream:
         measure += f", among {fit.stream['choice_rows']:,} rows"
-    expected_performance = ""
-    if fit.ensemble:
-        expected_performance = describe_expected_performance(fit.ensemble["forecast"], [*fit.scores.values()])
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,
@@ -98,19 +90,20 @@ def model_card(
         "kind": fit.kind,
         "settings": fit.settings,
         "scale": scale,
-        "seed": seed,
+        "seed": random_state,
         "balance": fit.balance,
         "ensemble": fit.ensemble,
-        "promise": expected_performance,
+        "expected_performance": {} if fit.forecast is None else forecast_to_dict(fit.forecast),
         "scores": {
             "measure": measure,
+            "metric": metric,
             "mean": fit.mean,
             "by_domain": fit.scores,
             "rows": fit.scored_rows,
             "baseline": fit.baseline,
         },
         "leaderboard": [
-            {key: row[key] for key in LEADERBOARD_KEYS} for row in fit.leaderboard if np.isfinite(row["mean"])
+            {key: getattr(row, key) for key in LEADERBOARD_KEYS} for row in fit.leaderboard if np.isfinite(row.mean)
         ],
         "stream": fit.stream,
         "novelty": {
@@ -121,24 +114,28 @@ def model_card(
     }
 
 
-def describe_expected_performance(forecast: tuple[float, float, float], scores: Sequence[float]) -> str:
-    """Describe the expected accuracy on a new domain, given the forecast and the scores on held-out domains."""
-    mean, low, high = forecast
-    n_domains = len(scores)
-    max_coverage = 100 * n_domains // (n_domains + 1)  # rounded down, since a larger coverage raises an error
-    sets = f"Prediction sets contain the true class in up to {max_coverage}% of rows, on average over new domains"
-    if max_coverage < 90:
-        sets += f"; 90% takes {domains_for_coverage(0.9)} domains"
-    if n_domains >= MIN_DOMAINS_FOR_INTERVAL and is_informative(low, high, (0.0, 1.0)):
-        return (
-            f"On a new domain expect an accuracy of {100 * mean:.0f}%, 95% prediction interval {100 * low:.0f}% to "
-            f"{100 * high:.0f}%, if it differs from these {n_domains} domains as they differ from each other; the "
-            f"interval does not hold for a domain that differs more. {sets}."
-        )
-    # The forecast contains at least the standard error of scores on few rows, even if the scores happen to be equal.
-    t_quantile = stdtrit(max(n_domains - 1, 1), 0.975)
-    forecast_spread = max(mean - low, high - mean) / (t_quantile * np.sqrt(1 + 1 / n_domains))
-    score_spread = float(np.std(scores, ddof=1)) if n_domains > 1 else 0.0
-    spread = max(score_spread, forecast_spread)
-    reason = explain_missing_interval(n_domains, spread, MAX_USABLE_SHARE, lambda size: f"{100 * size:.0f} points")
-    return f"On a new domain expect an accuracy of about {100 * mean:.0f}%. {reason}. {sets}."
+def forecast_to_dict(forecast: Forecast) -> dict[str, Any]:
+    """Convert a forecast to values that JSON can represent, with None for infinite numbers, and add a text."""
+    values = {name: _without_infinity(value) for name, value in asdict(forecast).items()}
+    return {**values, "text": describe_expected_performance(forecast)}
+
+
+def forecast_from_dict(data: Mapping[str, Any]) -> Forecast:
+    """Make a forecast from the result of `forecast_to_dict`."""
+    low, high = data["bounds"]
+    return Forecast(
+        mean=float(data["mean"]),
+        lower=-np.inf if data["lower"] is None else float(data["lower"]),
+        upper=np.inf if data["upper"] is None else float(data["upper"]),
+        level=float(data["level"]),
+        metric=str(data["metric"]),
+        scores=tuple(map(float, data["scores"])),
+        bounds=(-np.inf if low is None else float(low), np.inf if high is None else float(high)),
+        is_percent=bool(data["is_percent"]),
+    )
+
+
+def _without_infinity(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_without_infinity(entry) for entry in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -177,7 +177,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     >>> from unseen.models import fit_table, save_model
     >>> table = load_digits_table()
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_model(fit_table(table, "1nn").model, Path(folder) / "digits.unseen", {"about": "digits"})
+    ...     save_model(fit_table(table, "1-nn").model, Path(folder) / "digits.unseen", {"about": "digits"})
     ...     model = unseen.load_model(Path(folder) / "digits.unseen")
     >>> model.card["about"], model.predict(table.X[:2]).shape
     ('digits', (2,))

@@ -16,13 +16,17 @@ from ..model_selection import (
     METHODS,
     Candidate,
     EvaluationConfig,
+    Forecast,
+    Leaderboard,
     LeaveOneDomainOut,
     Method,
     ProgressOptions,
     SelectedModel,
     SelectionOptions,
+    check_metric,
     describe_rare_class,
     expand_methods,
+    get_metric,
     parse_methods,
     select_model,
     single_thread,
@@ -51,11 +55,11 @@ class TableFit:
     name, kind, settings : str, str, dict
         What was selected; the kind is "plain", "inductive" or "transductive". An ensemble of several has no settings.
     scores : dict
-        Accuracy on each domain, cross-fitted: preparation, model, settings, weights and temperatures were fitted on the
+        Score on each domain, cross-fitted: preparation, model, settings, weights and temperatures were fitted on the
         other domains.
     baseline : dict or None
         The same for plain logistic regression; None if the selected model is plain itself.
-    leaderboard : list of dict
+    leaderboard : Leaderboard
         What was compared, best first; empty for a single method.
     stream : dict
         For tables of which not all rows were used for everything: how many rows were used for what. Empty otherwise.
@@ -65,6 +69,8 @@ class TableFit:
         The ensemble in plain values: see `FittedEnsemble.to_dict`.
     scored_rows : dict
         Number of rows of each domain behind the scores.
+    forecast : Forecast
+        Expected score on a new domain, with its prediction interval.
     """
 
     model: TableModel
@@ -73,16 +79,17 @@ class TableFit:
     settings: dict[str, Any]
     scores: dict[str, float]
     baseline: dict[str, float] | None
-    leaderboard: list[dict[str, Any]]
+    leaderboard: Leaderboard
     stream: dict[str, Any] = field(default_factory=dict)
     balance: Balance = "none"
     ensemble: dict[str, Any] = field(default_factory=dict)
     scored_rows: dict[str, int] = field(default_factory=dict)
+    forecast: Forecast | None = None
 
     @property
     def mean(self) -> float:
-        """Mean accuracy over held-out domains."""
-        return float(np.mean(list(self.scores.values())))
+        """Mean score over held-out domains on which the metric is defined."""
+        return float(np.nanmean(list(self.scores.values())))
 
     @property
     def remarks(self) -> list[str]:
@@ -111,7 +118,8 @@ def fit_table(
     scale: str = "standardize",
     transductive: bool = False,
     balance: Balance = "none",
-    seed: int = 0,
+    metric: str = "accuracy",
+    random_state: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
     plan: SizePlan | None = None,
@@ -136,7 +144,9 @@ def fit_table(
         row does not depend on the other rows.
     balance : {"none", "classes", "domains"}, default="none"
         What has equal weight in training, as in :class:`unseen.UnseenClassifier`. Scores are those of unweighted rows.
-    seed : int, default=0
+    metric : str, default="accuracy"
+        Metric of the model selection and of the scores, as `scoring` of :class:`unseen.UnseenClassifier`.
+    random_state : int, default=0
         Seed of all random draws, such as of landmarks.
     n_jobs : int, default=None
         Number of processes.
@@ -158,7 +168,7 @@ def fit_table(
     --------
     >>> from unseen.datasets import load_digits_table
     >>> from unseen.models import fit_table
-    >>> fit = fit_table(load_digits_table(), "1NN")
+    >>> fit = fit_table(load_digits_table(), "1-NN")
     >>> fit.kind, len(fit.scores) == len(set(load_digits_table().domain))
     ('plain', True)
     """
@@ -169,27 +179,33 @@ def fit_table(
     samples = table.samples
     selection_samples = samples
     if not plan.exact:
-        selection_samples = samples.take(samples.subsample_rows(plan.choice_rows, seed))
+        selection_samples = samples.take(samples.subsample_rows(plan.choice_rows, random_state))
     description = "Choosing an ensemble" if len(methods) > 1 else "Choosing settings"
+    scoring = get_metric(metric).scoring
+    check_metric(scoring, samples.classes)
     config = EvaluationConfig(
-        preparation=preparation, balance=balance, n_jobs=n_jobs, progress=ProgressOptions(description, verbose)
+        preparation=preparation,
+        scoring=scoring,
+        balance=balance,
+        n_jobs=n_jobs,
+        progress=ProgressOptions(description, verbose),
     )
     with single_thread():
         selected = _select(selection_samples, methods, config, transductive)
     fitted_preparation = clone(preparation).fit(table.X)
     prepared = replace(samples, X=np.asarray(fitted_preparation.transform(table.X), dtype=np.float64))
     collect = partial(collect_stream_statistics, stream, fitted_preparation, client, verbose)
-    ensemble, members = selected.refit(prepared, plan, config, seed=seed, collect=collect)
+    ensemble, members = selected.refit(prepared, plan, config, seed=random_state, collect=collect)
     stream_facts = {}
     if not plan.exact:
         stream_facts = {**members.summary, "rows": stream.rows, "choice_rows": len(selection_samples)}
-    novelty = Novelty(random_state=seed).fit(prepared.X, sample_domain=table.domain)
+    novelty = Novelty(random_state=random_state).fit(prepared.X, sample_domain=table.domain)
     fitted = selected.ensemble
     domains = np.unique(table.domain).tolist()
     leaderboard = selected.leaderboard(domains)
     baseline = None
     if fitted.kind != "plain":
-        baseline = next((row["scores"] for row in leaderboard if row["model"] == BASELINE), None)
+        baseline = next((dict(row.scores) for row in leaderboard if row.model == BASELINE), None)
     return TableFit(
         model=TableModel(fitted_preparation, ensemble, novelty),
         name=fitted.name,
@@ -197,11 +213,12 @@ def fit_table(
         settings=fitted.members[0].params if len(fitted.members) == 1 else {},
         scores=dict(zip(domains, fitted.scores.tolist(), strict=True)),
         baseline=baseline,
-        leaderboard=leaderboard if len(methods) > 1 else [],
+        leaderboard=leaderboard if len(methods) > 1 else Leaderboard(),
         stream=stream_facts,
         balance=balance,
         ensemble=fitted.to_dict(),
         scored_rows={name: len(codes) for name, codes in zip(domains, fitted.codes, strict=True)},
+        forecast=fitted.forecast,
     )
 
 
@@ -238,11 +255,11 @@ def _candidates(method: Method, n_classes: int, *, is_ensemble: bool, transducti
     return method.candidates(n_classes, grid="ensemble", heads=("logistic",), centerings=centerings)
 
 
-def fit_notices(table: Table, method: Any, plan: SizePlan) -> Iterator[str]:
+def fit_notices(table: Table, method: Any, plan: SizePlan, metric: str = "accuracy") -> Iterator[str]:
     """Notices about assumptions made in reading a table, and about the fit."""
     yield from table.notices
     rare = describe_rare_class(Counter(table.y.tolist()))
-    if rare is not None:
+    if rare is not None and metric == "accuracy":
         yield f"{rare} Accuracy, by which models are scored here, is little affected by it: {BALANCED_ACCURACY_ADVICE}"
     if not plan.exact:
         yield f"{plan} The same holds with a feature map of landmarks."

@@ -32,7 +32,7 @@ class TableModel:
     >>> from unseen.models import fit_table
     >>> from unseen.datasets import load_digits_table
     >>> table = load_digits_table()
-    >>> model = fit_table(table, "1NN").model
+    >>> model = fit_table(table, "1-NN").model
     >>> model.predict(table.X[:3]).shape
     (3,)
     """

@@ -9,14 +9,3 @@ from ._format import describe_columns, format_percent, rank_methods
 from ._render import render_comparison, render_diagnosis
 
 __all__ = ["render_comparison", "render_diagnosis"]
-# For the other packages of unseen; not part of the public API.
-__all__ += [
-    "describe_columns",
-    "draw_comparison",
-    "draw_diagnosis",
-    "draw_heat_map",
-    "format_percent",
-    "import_pyplot",
-    "rank_methods",
-    "write_cells",
-]

@@ -162,10 +162,10 @@ def _effect_bars(summary: dict[str, Any]) -> list[_EffectBar]:
         if test["p_value"] is None:
             text = "not testable"
         elif test["key"] == "label":
-            text = f"{effect:.0f} points, p = {test['p_value']:.2g}"
+            text = f"{100 * effect:.0f} points, p = {test['p_value']:.2g}"
         else:
             text = f"{format_percent(effect)}, p = {test['p_value']:.2g}"
-        size = effect if test["key"] == "label" else 100 * effect
+        size = 100 * effect
         bars.append(_EffectBar(test["name"], size, text, test["flagged"]))
     classes = summary["classes_tests"]
     shown = sorted(classes, key=lambda test: -(test["effect"] or 0.0))[:MAX_SHOWN_CLASSES]

@@ -12,5 +12,3 @@ from ._new_columns import compare_columns, summarize_columns
 from ._novelty import Novelty, NoveltyResult
 
 __all__ = ["ClassShift", "Diagnosis", "Novelty", "NoveltyResult", "Shift", "diagnose"]
-# Not yet part of the commands and reports.
-__all__ += ["audit_columns", "compare_columns", "measure_column_shift", "summarize_columns"]

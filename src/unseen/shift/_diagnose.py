@@ -11,10 +11,20 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state, check_scalar, check_X_y
 
+from ..exceptions import DataWarning, warn
 from ..kernels import Kernel, available_bytes
 from ..linalg import Array, Ints, Membership
 from ..report import draw_diagnosis, render_diagnosis
-from ..tables import Dates, is_table, load_table, make_preprocessor
+from ..tables import (
+    Dates,
+    Scale,
+    TableOptions,
+    check_array_options,
+    is_table,
+    make_preprocessor,
+    read_survey,
+    survey_table,
+)
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
@@ -59,8 +69,8 @@ class Shift:
     p_value : float or None
         Share of permutations that reach the statistic, including the data themselves.
     effect : float or None
-        Percentage points for "label"; otherwise the share of the kernel variance that domains explain, from 0 to 1,
-        adjusted for chance.
+        For "label", the largest difference of the share of a class between two domains; otherwise the share of the
+        kernel variance that domains explain, adjusted for chance. Both lie between 0 and 1.
     effect_label : str
         "negligible", "small", "moderate" or "large"; "not testable" without a test.
     effect_text : str
@@ -263,16 +273,19 @@ class Diagnosis:
 
 
 def diagnose(
-    X: Any,
+    data: Any,
     y: Any = None,
     *,
     sample_domain: Any = None,
     label: str | None = None,
     domain: str | None = None,
     group: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
     unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
+    scale: Scale = "standardize",
     n_permutations: int = 499,
     max_per_domain: int = 500,
     alpha: float = 0.05,
@@ -281,28 +294,34 @@ def diagnose(
 ) -> Diagnosis:
     """Test how domains differ, before any modeling.
 
+    The parameters are those of the command ``unseen diagnose``. A :class:`~unseen.exceptions.DataWarning` is issued for
+    each assumption that is made in reading a table; the command prints the same texts.
+
     Tests four kinds of shift between domains by permutation: of the class proportions P(Y), of the features P(X), of
     the features within classes P(X|Y), and of P(X) with equal class proportions. The first two permute domain labels
     over all samples. The others permute them within classes, so that a change of class proportions alone is not
     detected. Features are compared by the distances of their mean embeddings in the space of an rbf kernel, whose
-    `gamma` is one over the median squared distance. Features are not scaled: standardize features of different scales
-    first. Features of a table are preprocessed as for a comparison, and standardized.
+    `gamma` is one over the median squared distance. Arrays are not scaled: standardize features of different scales
+    first. Features of a table are preprocessed as for a comparison, and scaled by `scale`.
 
     The tests assume that the samples of a domain are independent. Frames of one film or slices of one patient are not
     independent, and make every p-value too small.
 
     Parameters
     ----------
-    X : {array-like, sparse matrix} of shape (n_samples, n_features), DataFrame, str or path
-        Features; or a table with labels and domains, as :func:`unseen.tables.load_table` takes it.
+    data : DataFrame, dict, list of dict, structured array, str, path, array-like or sparse matrix
+        A table with columns of labels and domains: see :func:`unseen.tables.load_table`. Or the features of the
+        samples, of shape (n_samples, n_features), with `y` and `sample_domain`.
     y : array-like of shape (n_samples,), default=None
         Class labels, unless they are a column of a table.
     sample_domain : array-like of shape (n_samples,), default=None
         Domain of each sample, at least two different ones, unless they are a column of a table.
     label, domain : str, default=None
-        Columns of the table; None guesses them from obvious names.
-    group, unlabeled, dates, categories
+        Columns of the table; None guesses them from common names.
+    group, features, drop, unlabeled, dates, categories
         Further parameters of :func:`unseen.tables.load_table`.
+    scale : {"standardize", "l2", "none"}, default="standardize"
+        Scaling of the features of a table: see :func:`unseen.tables.make_preprocessor`.
     n_permutations : int, default=499
         Number of permutations for every p-value; the smallest possible p-value is ``1 / (n_permutations + 1)``.
     max_per_domain : int, default=500
@@ -337,24 +356,30 @@ def diagnose(
     check_scalar(max_per_domain, "max_per_domain", Integral, min_val=2)
     check_scalar(alpha, "alpha", Real, min_val=0, max_val=1, include_boundaries="neither")
     assumed: list[str] = []
-    if is_table(X, y, sample_domain):
-        table = load_table(
-            X,
-            label=label,
-            domain=domain,
-            group=group,
-            unlabeled=unlabeled,
-            dates=dates,
-            categories=categories,
-        )
-        X = make_preprocessor(table.schema).fit_transform(table.X)
+    options = TableOptions(
+        label=label,
+        domain=domain,
+        group=group,
+        features=features,
+        drop=drop,
+        unlabeled=unlabeled,
+        dates=dates,
+        categories=categories,
+    )
+    if is_table(data, y, sample_domain):
+        table = read_survey(survey_table(data, options))
+        data = make_preprocessor(table.schema, scale).fit_transform(table.X)
         y = table.y
         sample_domain = table.domain
         assumed = table.notices
+        for notice in assumed:
+            warn(notice, DataWarning)
+    else:
+        check_array_options(options)
     if y is None or sample_domain is None:
         raise ValueError("diagnose needs labels and domains: pass y and sample_domain, or a table that has both.")
     check_labels(y)
-    X, y = check_X_y(X, y, accept_sparse="csr", dtype=np.float64)
+    X, y = check_X_y(data, y, accept_sparse="csr", dtype=np.float64)
     classes, _ = encode_classes(y, "diagnose")
     samples = Samples(X, y, check_domains(sample_domain, len(y)), classes)
     domains, _ = encode_domains(samples.domain)
@@ -456,7 +481,7 @@ def _test_label_shift(
         n=n,
         statistic=result.statistic,
         p_value=result.p_value,
-        effect=float(points[0]),
+        effect=float(points[0]) / 100,
         effect_label=_interpretation.grade_effect(max(points[0] - chance, 0.0), _interpretation.POINT_THRESHOLDS),
         effect_text=_interpretation.label_text(str(classes[j]), low, high, chance, result.p_value, n),
         flagged=result.p_value <= alpha,

@@ -20,12 +20,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..linalg import Array, Moments
 from ..utils.validation import check_domains, encode_domains
 
-FAR_RATIO = 1.5  # ratio of a distance to the yardstick above which a batch is far
+FAR_RATIO = 1.5  # ratio of a distance to the usual distance above which a batch is far
 N_STANDARD_ERRORS = 3.0  # of a distance, by which a far batch must exceed the limit
 # Quantile of the distance of one more source. It is exact if sources differ along a line, with a margin otherwise.
 NEW_SOURCE_QUANTILE = 0.98
 MIN_SHOWN_SHIFT = 0.5  # relative to the spread within a source; batches that cannot show such a shift are too small
-OUTLIER_FACTOR = 2.0  # times the median: larger distances between sources do not determine the yardstick
+OUTLIER_FACTOR = 2.0  # times the median: larger distances between sources do not determine the usual distance
 EXTREME_FACTOR = 10.0  # times the median: sources at larger distances do not predict the distance of one more source
 MIN_CREDIBLE_ROWS = 10  # degrees of freedom of the spread within sources when it is averaged with that of a batch
 BLOCK_ROWS = 4096  # rows per block: a few megabytes, which stay in cache
@@ -43,15 +43,15 @@ class NoveltyResult:
         Distance of the batch from the nearest mixture of source domains, corrected for sampling noise.
     reference_median, reference_max : float
         Median and maximum of the distances of each source domain from its nearest other source domain.
-    yardstick : float
+    usual_distance : float
         Largest usual distance of a source from the others: `reference_max`, but at most twice `reference_median`, so
         that one outlier among the sources has little influence. At least the resolution of samples of this size.
     ratio : float
-        `distance` over `yardstick`.
+        `distance` over `usual_distance`.
     nearest_domain : str
         The most similar source domain.
     far : bool
-        Whether the distance exceeds 1.5 times the yardstick by more than sampling noise, and exceeds the likely
+        Whether the distance exceeds 1.5 times the usual distance by more than sampling noise, and exceeds the likely
         distance of one more source of the same population.
     too_few : bool
         Whether the batch or the sources have too few rows to detect that a batch is far.
@@ -62,12 +62,15 @@ class NoveltyResult:
     distance: float
     reference_median: float
     reference_max: float
-    yardstick: float
+    usual_distance: float
     ratio: float
     nearest_domain: str
     far: bool
     too_few: bool
     text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class Accumulator:
@@ -281,9 +284,9 @@ class Novelty(BaseEstimator):
         nearest = str(self.domains_[self._nearest(mean, trace / count)[0]])
         distance = float(np.sqrt(max(square, 0.0)))
         # Distances below the resolution of the batch or of the sources are noise.
-        yardstick = max(reference, self.resolution_, resolution, np.finfo(float).tiny)
-        ratio = distance / yardstick
-        exceeds = square - N_STANDARD_ERRORS * error > (FAR_RATIO * yardstick) ** 2
+        usual_distance = max(reference, self.resolution_, resolution, np.finfo(float).tiny)
+        ratio = distance / usual_distance
+        exceeds = square - N_STANDARD_ERRORS * error > (FAR_RATIO * usual_distance) ** 2
         far = exceeds and self._exceeds_new_source(mean)
         shown_shift = max(FAR_RATIO * reference, MIN_SHOWN_SHIFT * np.sqrt(source_trace))
         too_few = not far and (count < 2 or bool(N_STANDARD_ERRORS * resolution**2 > shown_shift**2))
@@ -300,7 +303,7 @@ class Novelty(BaseEstimator):
             distance=distance,
             reference_median=float(np.median(self.reference_)),
             reference_max=float(self.reference_.max()),
-            yardstick=yardstick,
+            usual_distance=usual_distance,
             ratio=ratio,
             nearest_domain=nearest,
             far=far,

@@ -22,24 +22,4 @@ from ._synthetic import (
 from ._synthetic_figure import draw_synthetic_figure
 from ._verdict import describe_imbalance
 
-__all__ = ["METHODS", "Comparison", "Protocol", "Row", "Store", "Task", "make_tasks", "run"]
-# For the other packages of unseen; not part of the public API.
-__all__ += [
-    "CHOSEN_BY",
-    "AccuracyTable",
-    "Cell",
-    "Execution",
-    "check_draw",
-    "compare",
-    "compare_table",
-    "describe_imbalance",
-    "draw_synthetic",
-    "draw_synthetic_figure",
-    "load_published",
-    "make_accuracy_table",
-    "make_summary_rows",
-    "make_synthetic_problem",
-    "run_synthetic",
-    "subsample_domains",
-    "tied_target_accuracies",
-]
+__all__ = ["METHODS", "Comparison", "Protocol", "Row", "Store", "Task", "compare", "make_tasks", "run"]

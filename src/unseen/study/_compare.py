@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from ..linalg import Ints
 from ..model_selection import check_comparison_size, check_metric, get_metric, metric_range
 from ..report import draw_comparison, rank_methods, render_comparison
 from ..shift import Diagnosis, diagnose
-from ..tables import Column, Dates, Schema, Table, check_feature_magnitudes, is_table, load_table, make_preprocessor
+from ..tables import Dates, Table, is_table, load_table, make_preprocessor, table_from_arrays
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
-from ..utils.validation import check_domains, check_label_length, encode_classes
 from ._protocol import Protocol, Task, make_tasks
 from ._report_data import (
     confusion_facts,
@@ -262,33 +260,13 @@ def compare(
             dates=dates,
             categories=categories,
             max_per_domain=max_per_domain,
-            seed=random_state,
+            random_state=random_state,
         )
     else:
-        table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain)
+        table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain, "compare")
         table = table.take(table.samples.subsample_rows(max_per_domain=max_per_domain, seed=random_state))
     execution = Execution(store, n_jobs, verbose, client)
     return compare_table(table, protocol, methods, execution, command="unseen.compare(...)")
-
-
-def table_from_arrays(X: Any, y: Any, sample_domain: Any) -> Table:
-    """Make a table of arrays, in which all columns are numeric."""
-    if y is None or sample_domain is None:
-        raise ValueError(
-            f"Samples need labels and domains; got y={'None' if y is None else '...'} and "
-            f"sample_domain={'None' if sample_domain is None else '...'}. Pass both, or a table with these columns."
-        )
-    X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X")
-    check_label_length(y, "y")
-    y = column_or_1d(y)
-    check_consistent_length(X, y)
-    encode_classes(y, "compare")
-    domain = check_domains(sample_domain, len(y)).astype(str)
-    if len(np.unique(domain)) < 2:
-        raise ValueError(f"compare needs samples of at least 2 domains; sample_domain has only {domain.tolist()[0]!r}.")
-    schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
-    check_feature_magnitudes(X, schema)
-    return Table(X, y, domain, schema, [], "arrays")
 
 
 def compare_table(

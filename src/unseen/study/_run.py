@@ -126,7 +126,7 @@ def run(
     ...         make_tasks(data.domain_names),
     ...         store=Path(folder, "results.sqlite"),
     ...         protocol=Protocol(repeats=2, quick=True),
-    ...         methods=["1NN", "logistic"],
+    ...         methods=["1-NN", "logistic"],
     ...     )
     >>> len(rows), {row.status for row in rows}
     (12, {'ok'})

@@ -25,7 +25,7 @@ Draw = tuple[Array, Labels, Labels]  # samples, classes and domains of one rando
 Grid = dict[str, list[Any]]
 
 CHOSEN_BY = ("within the sources", "a held-out domain", "the target (oracle)")
-SYNTHETIC_METHODS = ("1NN", "KPCA", "KFDA", "DICA", "SCA", "CIDG", "MDA", "CIDG as printed")
+SYNTHETIC_METHODS = ("1-NN", "KPCA", "KFDA", "DICA", "SCA", "CIDG", "MDA", "CIDG as printed")
 SOURCE_DOMAINS = ("domain 1", "domain 2")
 TARGET_DOMAIN = "domain 3"
 VALIDATION_DOMAIN = "validation"

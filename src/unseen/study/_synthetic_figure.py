@@ -11,8 +11,8 @@ from ..report import import_pyplot
 from ._method_evaluation import Problem
 from ._store import Row
 
-COLUMNS = ("1NN", "KPCA", "DICA", "SCA", "CIDG")
-TITLES = {"1NN": "raw features"}
+COLUMNS = ("1-NN", "KPCA", "DICA", "SCA", "CIDG")
+TITLES = {"1-NN": "raw features"}
 # The palette of Okabe and Ito, which color-blind readers can distinguish; markers distinguish domains without color.
 DOMAIN_COLORS = ("#E69F00", "#CC79A7", "#56B4E9")
 CLASS_COLORS = ("#009E73", "#D55E00", "#0072B2")

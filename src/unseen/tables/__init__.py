@@ -2,7 +2,9 @@
 
 from ._agreement import Agreement
 from ._column_roles import Dates, TableOptions
+from ._data import check_array_options, open_data, table_from_arrays
 from ._errors import TableError, find_similar_column, format_count, format_unknown_column, translate_read_errors
+from ._excel import write_excel
 from ._files import (
     are_part_names,
     get_file_ending,
@@ -17,7 +19,7 @@ from ._files import (
 )
 from ._frames import as_frame
 from ._load import SurveyedTable, Table, load_table, read_survey, survey_files, survey_table
-from ._schema import Column, NewValues, Schema, check_feature_magnitudes, make_preprocessor
+from ._schema import Column, NewValues, Scale, Schema, check_feature_magnitudes, make_preprocessor
 from ._survey import check_name_lengths, choose_batch_size
 from ._values import as_text, is_readable
 
@@ -32,31 +34,4 @@ __all__ = [
     "load_table",
     "make_preprocessor",
     "scan",
-]
-# For other packages of unseen; not part of the public API.
-__all__ += [
-    "Dates",
-    "NewValues",
-    "SurveyedTable",
-    "TableOptions",
-    "are_part_names",
-    "as_frame",
-    "as_text",
-    "check_feature_magnitudes",
-    "check_name_lengths",
-    "choose_batch_size",
-    "find_similar_column",
-    "format_count",
-    "format_unknown_column",
-    "get_file_ending",
-    "has_columns",
-    "is_folder_or_pattern",
-    "is_path",
-    "is_readable",
-    "is_table",
-    "iter_file_batches",
-    "read_survey",
-    "survey_files",
-    "survey_table",
-    "translate_read_errors",
 ]

@@ -6,6 +6,7 @@ import csv
 import difflib
 import glob
 import gzip
+import io
 import itertools
 import os
 import re
@@ -13,23 +14,37 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from zipfile import ZipFile, ZipInfo
 
 import numpy as np
 from sklearn.utils import gen_batches
 
-from ..utils.io import check_gzip
+from ..utils.io import check_gzip, check_inflation
 from ..utils.validation import format_list
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
 from ._errors import TableError, format_count, format_unknown_column, raise_table_error, translate_read_errors
+from ._excel import EXCEL_ENDINGS, read_excel, read_excel_header
 from ._values import import_polars
 
 if TYPE_CHECKING:
     import polars as pl
 
-TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
+# Files of text, by their ending, with the usual separator. An archive with the ending .zip holds one such file.
+TEXT_ENDINGS = {
+    ".csv": ",",
+    ".tsv": "\t",
+    ".csv.gz": ",",
+    ".tsv.gz": "\t",
+    ".csv.zip": ",",
+    ".tsv.zip": "\t",
+    ".zip": ",",
+}
+JSON_ENDINGS = (".jsonl", ".ndjson")  # one record in each line
 ARROW_ENDINGS = (".feather", ".arrow", ".ipc")
-ENDINGS = (*TEXT_ENDINGS, ".parquet", *ARROW_ENDINGS, *ARRAY_ENDINGS)
+ENDINGS = (*TEXT_ENDINGS, ".parquet", *ARROW_ENDINGS, *JSON_ENDINGS, *EXCEL_ENDINGS, *ARRAY_ENDINGS)
+# Formats that can only be read from the start, in order.
+SEQUENTIAL_ENDINGS = (*TEXT_ENDINGS, *JSON_ENDINGS, *EXCEL_ENDINGS)
 # Names that programs give to the files of one table, such as part-00003-4f2a, chunk_3 or 00012.
 PART_NAME = re.compile(r"(part|chunk|shard|split|piece|block)[-_. ]?\d+([-_. ].*)?|\d+", re.IGNORECASE)
 # If values are separated by a semicolon, as in many European files, the decimal separator is a comma.
@@ -81,7 +96,7 @@ def list_files(path: str | os.PathLike[str]) -> list[tuple[str, Path]]:
         hint = f" Did you mean {similar[0]!r}?" if similar else ""
         raise TableError([f"the file or folder does not exist.{hint}"], source=str(path))
     if not get_file_ending(path):
-        hint = " Save it as CSV." if path.suffix.lower() in (".xls", ".xlsx", ".ods") else ""
+        hint = " Save it as .xlsx or CSV." if path.suffix.lower() in (".xls", ".xlsb", ".ods") else ""
         raise TableError(
             [f"its name must end in {', '.join(ENDINGS)}, according to its format.{hint}"], source=path.name
         )
@@ -156,7 +171,12 @@ def get_file_ending(path: Source) -> str | None:
 
 def _select_tables(entries: list[Path], requirement: str, source: str) -> list[tuple[str, Path]]:
     """Select the table files among the entries of a folder; raise if there are none."""
-    tables = [entry for entry in entries if entry.is_file() and get_file_ending(entry)]
+    # A folder may hold other archives, and lock files of open workbooks.
+    tables = [
+        entry
+        for entry in entries
+        if entry.is_file() and get_file_ending(entry) not in (None, ".zip") and not entry.name.startswith("~$")
+    ]
     if not tables:
         names = format_list(entry.name for entry in entries)
         problem = f"{requirement}, ending in {', '.join(ENDINGS)}; it holds {names}."
@@ -210,7 +230,8 @@ def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
     Parameters
     ----------
     path : str or path
-        The file: .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, .ipc, .npz or .mat.
+        The file: .csv or .tsv, also compressed as .csv.gz, .csv.zip or .zip; .parquet, .feather, .arrow, .ipc, .jsonl,
+        .ndjson, .npz or .mat; or .xlsx with one sheet, which needs the extra ``excel``.
 
     Returns
     -------
@@ -248,8 +269,8 @@ def iter_batches(
         The columns to read; None for all.
     size : int, default=50000
         Maximum number of rows in a batch. Memory use is bounded by this and by about four million values, not by the
-        size of the file. One compressed row group of a Parquet file is kept in memory as well; .npz and .mat files are
-        loaded completely.
+        size of the file. One compressed row group of a Parquet file is kept in memory as well; .npz, .mat, .xlsx and
+        .zip files are loaded completely.
 
     Yields
     ------
@@ -326,7 +347,7 @@ def _iter_decoded_batches(
             return
         all_columns = _scan(file)
         lazy = _select_columns(file, all_columns, columns)
-        if isinstance(file, FrameFile) or get_file_ending(file) in TEXT_ENDINGS:
+        if isinstance(file, FrameFile) or get_file_ending(file) in SEQUENTIAL_ENDINGS:
             for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
                 yield from frame.iter_slices(size)
             return
@@ -368,7 +389,11 @@ def open_table(name: str, file: Source, names: ArrayNames | None = None) -> Tabl
 def find_header_problems(file: Source) -> list[str]:
     """Find columns with the same name, which polars would rename."""
     with translate_read_errors(file, all_exceptions=True):
-        if isinstance(file, FrameFile) or get_file_ending(file) not in TEXT_ENDINGS:
+        if isinstance(file, FrameFile):
+            return []
+        if get_file_ending(file) in EXCEL_ENDINGS:
+            return find_repeated_names(read_excel_header(file))
+        if get_file_ending(file) not in TEXT_ENDINGS:
             return []
         if file.suffix.lower() == ".gz":
             check_gzip(file, "unpack it first.")
@@ -396,9 +421,14 @@ def _scan(file: Source) -> pl.LazyFrame:
             header, separator = _read_header(file)
             # polars keeps doubled quotation marks in names. Repeated names are reported by find_header_problems.
             names = header if len(set(header)) == len(header) else None
-            lazy = pl.scan_csv(file, separator=separator, new_columns=names, infer_schema=False, glob=False)
+            content = _read_zip(file) if file.suffix.lower() == ".zip" else file
+            lazy = pl.scan_csv(content, separator=separator, new_columns=names, infer_schema=False, glob=False)
             if separator == ";":
                 lazy = lazy.with_columns(pl.all().str.replace(DECIMAL_COMMA, "$1.$2"))
+        elif ending in JSON_ENDINGS:
+            lazy = pl.scan_ndjson(file, infer_schema_length=None)
+        elif ending in EXCEL_ENDINGS:
+            lazy = read_excel(file).lazy()
         else:
             scan_columns = pl.scan_ipc if ending in ARROW_ENDINGS else pl.scan_parquet
             lazy = scan_columns(file, glob=False)
@@ -418,10 +448,11 @@ def _select_columns(file: Source, lazy: pl.LazyFrame, columns: Sequence[str] | N
 def _read_header(file: Path) -> tuple[list[str], str]:
     """Read the names in the first row and their separator, which may be a semicolon or a tab in a .csv file."""
     separator = TEXT_ENDINGS[get_file_ending(file) or ""]
-    open_file = gzip.open if file.suffix.lower() == ".gz" else open
+    if file.suffix.lower() == ".zip" and _find_zip_member(file).filename.lower().endswith(".tsv"):
+        separator = "\t"
     previous_limit = csv.field_size_limit(MAX_HEADER_CHARACTERS)  # The limit is global, so it is restored.
     try:
-        with open_file(file, "rt", encoding="utf-8-sig", newline="") as text:
+        with _open_text(file) as text:
             names = next(csv.reader(text, delimiter=separator), [])
             if len(names) != 1 or separator != ",":
                 return names, separator
@@ -430,3 +461,36 @@ def _read_header(file: Path) -> tuple[list[str], str]:
             return next(csv.reader(text, delimiter=other), []), other
     finally:
         csv.field_size_limit(previous_limit)
+
+
+def _open_text(file: Path) -> IO[str]:
+    """Open a file of text, which may be compressed."""
+    if file.suffix.lower() == ".zip":
+        return io.TextIOWrapper(io.BytesIO(_read_zip(file)), encoding="utf-8-sig", newline="")
+    open_file = gzip.open if file.suffix.lower() == ".gz" else open
+    return open_file(file, "rt", encoding="utf-8-sig", newline="")
+
+
+def _find_zip_member(file: Path) -> ZipInfo:
+    """Return the only table in an archive; raise TableError if it holds none or several."""
+    with ZipFile(file) as archive:
+        members = [member for member in archive.infolist() if not member.is_dir()]
+    # Programs add files of their own, such as __MACOSX/._table.csv.
+    members = [member for member in members if not Path(member.filename).name.startswith(".")]
+    names = [member.filename for member in members]
+    if len(members) != 1:
+        raise TableError(
+            [f"a .zip file must hold one .csv or .tsv file; it holds {format_list(names)}. Unpack it first."],
+            source=file.name,
+        )
+    if not names[0].lower().endswith((".csv", ".tsv")):
+        raise TableError([f"a .zip file must hold a .csv or .tsv file; it holds {names[0]!r}."], source=file.name)
+    return members[0]
+
+
+def _read_zip(file: Path) -> bytes:
+    """Read the only table in an archive. The module zipfile reads no more than the declared size, which is limited."""
+    member = _find_zip_member(file)
+    check_inflation(member.file_size, file.stat().st_size, "unpack it first.")
+    with ZipFile(file) as archive:
+        return archive.read(member)

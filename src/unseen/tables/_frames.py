@@ -59,6 +59,11 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
         return pl.DataFrame(list(map(_convert_pandas_column, names, columns)))
 
 
+def attach_columns(frame: pl.DataFrame, columns: Mapping[str, Any]) -> pl.DataFrame:
+    """Add columns to a frame."""
+    return frame.with_columns(_convert_column(name, values) for name, values in columns.items())
+
+
 def _from_mapping(data: Mapping[Any, Any], name: str) -> pl.DataFrame:
     """Convert a dict of columns, or of the values of one row."""
     is_scalar = [isinstance(value, (str, bytes)) or np.ndim(value) == 0 for value in data.values()]

@@ -265,7 +265,7 @@ def load_table(
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
     max_per_domain: int | None = None,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Table:
     r"""Read a table with a column of labels and a column of domains, or a folder with one table per domain.
 
@@ -277,11 +277,12 @@ def load_table(
     ----------
     path : str, path, DataFrame, dict, list of dict or structured array
         A frame of pandas or polars, or columns or rows by name, which are read like the same table in a file. Or a file
-        (.csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, .ipc, .npz or .mat); or several files, given by their
-        folder or a pattern such as ``data/part-*.parquet``. Each of several files is a domain, named as the file. They
-        are parts of one table if `domain` is a column; or if all are named like parts, such as part-0001, chunk_3 or
-        00012, and have the same label column and domain column with usual names. In .npz and .mat files the features
-        are the matrix called X, data, features, feas or fts, or the only matrix; labels and domains are vectors.
+        (.csv or .tsv, also compressed as .csv.gz, .csv.zip or .zip; .xlsx, .jsonl, .ndjson, .parquet, .feather, .arrow,
+        .ipc, .npz or .mat); or several files, given by their folder or a pattern such as ``data/part-*.parquet``. Each
+        of several files is a domain, named as the file. They are parts of one table if `domain` is a column; or if all
+        are named like parts, such as part-0001, chunk_3 or 00012, and have the same label column and domain column with
+        usual names. In .npz and .mat files the features are the matrix called X, data, features, feas or fts, or the
+        only matrix; labels and domains are vectors.
     label, domain : str, default=None
         Columns of labels and of domains. By default the only column with a usual name, such as diagnosis or species,
         hospital or batch; `notices` reports it.
@@ -304,7 +305,7 @@ def load_table(
         pandas or polars always hold categories.
     max_per_domain : int, default=None
         Maximum number of rows of each domain, selected at random, from all its classes.
-    seed : int, default=0
+    random_state : int, default=0
         Seed of this selection.
 
     Returns
@@ -340,12 +341,12 @@ def load_table(
         drop=drop,
         unlabeled=unlabeled,
         max_per_domain=max_per_domain,
-        seed=seed,
+        seed=random_state,
         group=group,
         dates=dates,
         categories=categories,
     )
-    return read_survey(survey_table(path, options), seed)
+    return read_survey(survey_table(path, options), random_state)
 
 
 def survey_table(path: Any, options: TableOptions | None = None) -> SurveyedTable:

@@ -10,11 +10,13 @@ EXTRAS = {  # the extra of each package; packages not listed belong to cli
     "cryptography": "dask",
     "dask": "dask",
     "distributed": "dask",
+    "fastexcel": "excel",
     "onnx": "images",
     "onnxruntime": "images",
     "PIL": "images",
     "starlette": "explore",
     "uvicorn": "explore",
+    "xlsxwriter": "excel",
 }
 
 
