@@ -49,6 +49,7 @@ def compare(
     unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
+    missing: o.Missing = None,
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = "standardize",
     network: o.OptionalNetwork = None,
@@ -92,6 +93,7 @@ def compare(
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
     from ..model_selection import get_metric
+    from ..shift import find_column_notices
     from ..study import Protocol, describe_imbalance
     from ..tables import TableOptions
 
@@ -109,6 +111,7 @@ def compare(
             group=group,
             dates=dates,
             categories=o.parse_names(categories),
+            missing=o.parse_missing(missing),
         )
         if network is None:
             o.require_option("--network", {"--output-name": output_name, "--domain-from": domain_from})
@@ -123,7 +126,7 @@ def compare(
                 preprocessing=preset,
                 verbose=int(not quiet),
             )
-        print_notices(table.notices)
+        print_notices([*table.notices, *find_column_notices(table)])
         caution = describe_imbalance(Counter(table.y.tolist()), get_metric(metric).label)
         if caution:
             print_notices([caution])

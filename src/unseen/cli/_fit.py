@@ -26,6 +26,7 @@ def fit(
     unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
+    missing: o.Missing = None,
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = "standardize",
     methods: o.FitMethods = "auto",
@@ -80,6 +81,7 @@ def fit(
             group=group,
             dates=dates,
             categories=o.parse_names(categories),
+            missing=o.parse_missing(missing),
         )
         source = survey_table(data, request)
         try:

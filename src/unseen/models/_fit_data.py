@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -33,6 +33,7 @@ def fit(
     unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
     method: Any = AUTO,
     metric: str = "accuracy",
     scale: Scale = "standardize",
@@ -64,7 +65,7 @@ def fit(
         The domain of each sample, unless it is a column of a table.
     label, domain : str, default=None
         Columns of the table; None guesses them from common names.
-    group, features, drop, unlabeled, dates, categories, max_per_domain
+    group, features, drop, unlabeled, dates, categories, missing, max_per_domain
         The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
     method : str, tuple, Method or list of these, default="auto"
         "auto" is an ensemble of the models of :class:`unseen.UnseenClassifier`. Otherwise a name in
@@ -132,6 +133,7 @@ def fit(
         unlabeled=unlabeled,
         dates=dates,
         categories=categories,
+        missing=missing,
         max_per_domain=max_per_domain,
         seed=random_state,
     )

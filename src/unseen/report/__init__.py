@@ -4,6 +4,7 @@
 matplotlib figure. This package imports no other package of unseen except ``utils``, so that all of them may use it.
 """
 
+from ._column_figures import draw_column_shift
 from ._figures import draw_comparison, draw_diagnosis, draw_heat_map, import_pyplot, write_cells
 from ._format import describe_columns, format_percent, rank_methods
 from ._render import render_comparison, render_diagnosis

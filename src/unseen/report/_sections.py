@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._charts import Axis, compute_shades, count_decimals, scale_to_canvas
+from ._column_figures import LEAST_SCALE, MOST_SCALE
 from ._format import format_number, is_number
 
 Section = dict[str, Any]
 INTERVAL_KEYS = ("difference", "low", "high")
 DIAGRAM_SIDE = 260  # pixels of the reliability diagram
+MAX_SENTENCES = 8  # on columns; the rest is folded
 MAX_CLASSES_SIDE_BY_SIDE = 6  # confusion tables with more classes are shown one domain at a time
 
 
@@ -167,6 +169,31 @@ def prepare_diagnosis(summary: Mapping[str, Any]) -> Section:
     return {**diagnosis, "maps": maps, "decimals": count_decimals(all_rows)}
 
 
+def prepare_columns(summary: Mapping[str, Any]) -> Section:
+    """Prepare the sentences on columns, and the heat map of columns by domains."""
+    columns = summary["columns"]
+    heat_map = columns["heat_map"]
+    sizes = [[abs(value) if is_number(value) else None for value in row] for row in heat_map["differences"]]
+    largest = max((value for row in sizes for value in row if is_number(value)), default=0.0)
+    # The same ends of the scale as in the figure: small differences do not look large, and one broken column does not
+    # hide the others.
+    shades = compute_shades(sizes, low=0.0, high=min(max(largest, LEAST_SCALE), MOST_SCALE))
+    rows = []
+    for name, values, shade, odd, share in zip(
+        heat_map["columns"], heat_map["differences"], shades, heat_map["odd"], heat_map["shares"], strict=True
+    ):
+        cells = [{"value": v, "shade": s, "odd": o} for v, s, o in zip(values, shade, odd, strict=True)]
+        rows.append({"column": name, "share": share, "cells": cells})
+    shown = MAX_SENTENCES
+    return {
+        "sentences": columns["sentences"][:shown],
+        "more": columns["sentences"][shown:],
+        "domains": heat_map["domains"],
+        "rows": rows,
+        "hidden": columns["n_columns"] - len(rows),
+    }
+
+
 def prepare_confusion(summary: Mapping[str, Any]) -> Section:
     """Prepare the confusion tables: the share of each row as shade, and the recall of each class."""
     tables = summary["confusion"]
@@ -227,6 +254,7 @@ SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
     ("methods", "Accuracy on each held-out domain", prepare_methods),
     ("pool", "The ensemble", prepare_ensemble),
     ("embedding", "Features before and after projection", prepare_embedding),
+    ("columns", "Columns that differ between domains", prepare_columns),
     ("diagnosis", "Distribution shift between domains", prepare_diagnosis),
     ("confusion", "Confusion matrices", prepare_confusion),
     ("hardest", "Samples that most methods misclassify", prepare_hardest),
@@ -239,6 +267,7 @@ SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
 def prepare_sections(summary: Mapping[str, Any]) -> list[Section]:
     """Prepare the sections for which the summary has values."""
     metric, _ = _metric_name(summary)
+    summary = {**summary, "columns": (summary.get("diagnosis") or {}).get("columns")}
     sections = []
     for name, title, prepare in SECTIONS:
         if summary.get(name) not in (None, []):

@@ -5,10 +5,28 @@
 `tables` and `report`.
 """
 
-from ._column_audit import audit_columns
-from ._column_shift import measure_column_shift
+from ._column_audit import ColumnAudit, Finding, audit_columns
+from ._column_diagnosis import ColumnDiagnosis, diagnose_columns, find_column_notices
+from ._column_shift import ColumnShifts, measure_column_shift
 from ._diagnose import ClassShift, Diagnosis, Shift, diagnose
-from ._new_columns import compare_columns, summarize_columns
+from ._interpretation import summary_text
+from ._new_columns import NewColumns, compare_columns, summarize_columns
 from ._novelty import Novelty, NoveltyResult
 
-__all__ = ["ClassShift", "Diagnosis", "Novelty", "NoveltyResult", "Shift", "diagnose"]
+__all__ = [
+    "ClassShift",
+    "ColumnAudit",
+    "ColumnDiagnosis",
+    "ColumnShifts",
+    "Diagnosis",
+    "Finding",
+    "NewColumns",
+    "Novelty",
+    "NoveltyResult",
+    "Shift",
+    "audit_columns",
+    "compare_columns",
+    "diagnose",
+    "measure_column_shift",
+    "summarize_columns",
+]

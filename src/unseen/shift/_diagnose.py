@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -18,6 +18,7 @@ from ..report import draw_diagnosis, render_diagnosis
 from ..tables import (
     Dates,
     Scale,
+    Table,
     TableOptions,
     check_array_options,
     is_table,
@@ -29,8 +30,10 @@ from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
 from . import _interpretation
+from ._column_diagnosis import ColumnDiagnosis, diagnose_columns
 from ._permutation_tests import (
     PermutationResult,
+    adjust_by_holm,
     chi_square_result,
     distance_matrices,
     find_confirmed_outlier,
@@ -157,6 +160,9 @@ class Diagnosis:
         The domain that lies far from all others, if there is one.
     assumed : tuple of str
         Sentences about assumptions and omissions when a table was read.
+    columns : ColumnDiagnosis or None
+        Which columns differ, how, and what to do; None for arrays and photographs, and for tables
+        of more than 1,000 columns.
     """
 
     n_samples: int
@@ -173,6 +179,7 @@ class Diagnosis:
     conditional_distances: Array
     outlier_domain: Any
     assumed: tuple[str, ...] = ()
+    columns: ColumnDiagnosis | None = None
 
     @cached_property
     def notices(self) -> tuple[str, ...]:
@@ -215,6 +222,7 @@ class Diagnosis:
             "outlier_text": _interpretation.outlier_text(self),
             "reading": list(self.reading),
             "notices": list(self.notices),
+            "columns": None if self.columns is None else self.columns.summary(),
         }
 
     def __str__(self) -> str:
@@ -285,6 +293,7 @@ def diagnose(
     unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
     scale: Scale = "standardize",
     n_permutations: int = 499,
     max_per_domain: int = 500,
@@ -309,7 +318,7 @@ def diagnose(
 
     Parameters
     ----------
-    data : DataFrame, dict, list of dict, structured array, str, path, array-like or sparse matrix
+    data : DataFrame, dict, list of dict, structured array, str, path, Table, array-like or sparse matrix
         A table with columns of labels and domains: see :func:`unseen.tables.load_table`. Or the features of the
         samples, of shape (n_samples, n_features), with `y` and `sample_domain`.
     y : array-like of shape (n_samples,), default=None
@@ -318,7 +327,7 @@ def diagnose(
         Domain of each sample, at least two different ones, unless they are a column of a table.
     label, domain : str, default=None
         Columns of the table; None guesses them from common names.
-    group, features, drop, unlabeled, dates, categories
+    group, features, drop, unlabeled, dates, categories, missing
         Further parameters of :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
         Scaling of the features of a table: see :func:`unseen.tables.make_preprocessor`.
@@ -365,13 +374,17 @@ def diagnose(
         unlabeled=unlabeled,
         dates=dates,
         categories=categories,
+        missing=missing,
     )
-    if is_table(data, y, sample_domain):
-        table = read_survey(survey_table(data, options))
+    columns = None
+    is_read = isinstance(data, Table)  # by the caller, who has shown its notices
+    if is_read or is_table(data, y, sample_domain):
+        table = data if is_read else read_survey(survey_table(data, options))
+        columns = diagnose_columns(table, alpha)
         data = make_preprocessor(table.schema, scale).fit_transform(table.X)
         y = table.y
         sample_domain = table.domain
-        assumed = table.notices
+        assumed = [] if is_read else table.notices
         for notice in assumed:
             warn(notice, DataWarning)
     else:
@@ -423,6 +436,7 @@ def diagnose(
         conditional_distances=conditional,
         outlier_domain=None if outlier is None else domains.tolist()[outlier],
         assumed=tuple(assumed),
+        columns=columns,
     )
 
 
@@ -518,12 +532,3 @@ def _make_class_shifts(
         else:
             shifts.append(ClassShift(label, n, None, None, None, False))
     return tuple(shifts)
-
-
-def adjust_by_holm(p_values: Array) -> list[float]:
-    """Adjust p-values for testing all of them, by Holm's step-down method."""
-    order = np.argsort(p_values)
-    stepped = np.maximum.accumulate(np.arange(len(p_values), 0, -1) * p_values[order])
-    adjusted = np.empty(len(p_values))
-    adjusted[order] = np.minimum(stepped, 1.0)
-    return adjusted.tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,6 +99,23 @@ def as_levels(series: pl.Series) -> pl.Series:
 def is_missing_mark(text: pl.Series) -> pl.Series:
     """Mark the entries of a text column that stand for a missing value."""
     return text.is_null() | text.str.strip_chars().str.to_lowercase().is_in(MISSING_MARKS).fill_null(True)
+
+
+def mark_missing(frame: pl.DataFrame, missing: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+    """Replace values that stand for missing values, given as text by column, by null.
+
+    Numbers are compared as numbers, so that 0, 0.0 and the text "0" are the same value.
+    """
+    pl = import_polars()
+    replaced = []
+    for name, values in missing.items():
+        if name not in frame.columns:
+            continue
+        text = as_text(frame[name]).str.strip_chars()
+        numbers = pl.Series(values, dtype=pl.String).cast(pl.Float64, strict=False).drop_nulls()
+        stands_for_missing = text.is_in(list(values)) | text.cast(pl.Float64, strict=False).is_in(numbers.to_list())
+        replaced.append(frame[name].set(stands_for_missing.fill_null(False), None))
+    return frame.with_columns(replaced) if replaced else frame
 
 
 def parse_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, NDArray[np.bool_]]]:
