@@ -41,6 +41,7 @@ def predict(
     new: o.NewData,
     *,
     domain: o.NewDomain = None,
+    missing: o.Missing = None,
     keep: Annotated[
         str | None,
         o.make_option(
@@ -96,7 +97,9 @@ def predict(
         if coverage is not None:  # an unattainable coverage is an error before the table is read
             fitted_model.table_model.ensemble.threshold(coverage)
         kept_columns = "all" if keep == "all" else o.parse_names(keep)
-        table = fitted_model.open_table(new, domain=domain, keep=kept_columns, batch_size=batch_size)
+        table = fitted_model.open_table(
+            new, domain=domain, keep=kept_columns, missing=o.parse_missing(missing), batch_size=batch_size
+        )
         print_notices(table.notices)
         with o.open_cluster(workers, scheduler) as client, _open_output(output) as file:
             try:

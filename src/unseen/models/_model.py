@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,9 +21,10 @@ from ..utils.io import atomic_write, check_output_path, temporary_folder
 from ..utils.validation import Labels, check_domains
 from ._batch_prediction import BatchPrediction, domain_moments
 from ._card_html import describe_card, render_card
+from ._column_notes import column_entries, sample_domains
 from ._model_card import forecast_from_dict
 from ._new_data import NewTable, as_array
-from ._new_data_notes import new_data_facts, new_data_notes, novelty_entries
+from ._new_data_notes import drop_repeated_findings, new_data_facts, new_data_notes, novelty_entries
 from ._table_model import TableModel
 
 if TYPE_CHECKING:
@@ -294,10 +295,15 @@ class Model:
     def _prepare(self, data: Any, sample_domain: Any) -> tuple[Array, Any]:
         """Return preprocessed samples and their domains; warn about differences from the training data."""
         model = self.table_model
+        is_array = not is_path(data) and not has_columns(data)
         X, domain, facts = self._encode(data, sample_domain)
         prepared = model.prepare(X)
         moments = domain_moments(model, prepared, _as_text(domain))
         facts["novelty"] = novelty_entries(model.novelty, moments)
+        if not is_array:
+            samples = sample_domains(X, _as_text(domain))
+            columns = column_entries(self.card.get("column_summary"), self.schema, samples)
+            facts["columns"] = drop_repeated_findings(columns, facts)
         for note in new_data_notes(facts, len(X)):
             warn(note, NewDataWarning)
         return prepared, domain
@@ -324,6 +330,7 @@ class Model:
         *,
         domain: str | None = None,
         keep: Sequence[str] | None = None,
+        missing: Mapping[str, Any] | None = None,
         batch_size: int = DEFAULT_BATCH_SIZE,
     ) -> NewTable:
         """Open a new table for `predict_table`. Its `notices` list the columns that are not used.
@@ -336,6 +343,9 @@ class Model:
             The column that names domains.
         keep : sequence of str or "all", default=None
             Columns to copy to the output, such as identifiers.
+        missing : mapping of str to value or list of values, default=None
+            Values that stand for missing values in the new table, such as ``{"age": -9}``, in addition to those of
+            training.
         batch_size : int, default=20000
             Number of rows in memory at a time; smaller for tables with many columns.
 
@@ -345,7 +355,7 @@ class Model:
             The table, whose rows are read in batches.
         """
         ensemble = self.table_model.ensemble  # raises an error for other estimators before the data are read
-        table = NewTable(data, self.schema, domain, batch_size, keep)
+        table = NewTable(data, self.schema.with_missing_values(missing), domain, batch_size, keep)
         if ensemble.smoothing and table.splits_domains:
             table.notices.append(
                 "Predictions are smoothed over the nearest neighbors within a batch, so that they differ slightly from "
@@ -408,7 +418,14 @@ class Model:
         else:
             table = self.open_table(data, domain=domain, keep=keep, batch_size=batch_size)
             notices = table.notices
-        prediction = BatchPrediction(model, table, verbose, center_all=center == "target", coverage=sets)
+        prediction = BatchPrediction(
+            model,
+            table,
+            verbose,
+            center_all=center == "target",
+            coverage=sets,
+            column_summary=self.card.get("column_summary"),
+        )
         path = None if output is None else Path(output)
         with closing(prediction.frames(client)) as frames:
             frame = _concatenate(frames, path)

@@ -8,6 +8,7 @@
 from ._column_audit import ColumnAudit, Finding, audit_columns
 from ._column_diagnosis import ColumnDiagnosis, diagnose_columns, find_column_notices
 from ._column_shift import ColumnShifts, measure_column_shift
+from ._column_values import columns_from_matrix
 from ._diagnose import ClassShift, Diagnosis, Shift, diagnose
 from ._interpretation import summary_text
 from ._new_columns import NewColumns, compare_columns, summarize_columns

@@ -399,7 +399,8 @@ def _missing(column: ColumnValues, context: _Context) -> Iterable[Finding]:
     rest = np.flatnonzero(shares < middle)
     message = (
         f"{column.name!r} is missing by domain: in {_share_range(shares[where])} of the rows of "
-        f"{enumerate_some(context.names(where))}, and in {_share_range(shares[rest])} of {enumerate_some(context.names(rest))}."
+        f"{enumerate_some(context.names(where))}, and in {_share_range(shares[rest])} of "
+        f"{enumerate_some(context.names(rest))}."
     )
     action = f"Leave it out: drop=[{quote_name(column.name)}]."
     if severity != "high":

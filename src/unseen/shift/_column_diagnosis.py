@@ -9,7 +9,7 @@ from ..report import draw_column_shift
 from ..tables import Table
 from ._column_audit import ColumnAudit, Finding, audit_columns, enumerate_some
 from ._column_shift import ColumnEffect, ColumnShifts, measure_column_shift
-from ._column_values import columns_from_table
+from ._column_values import columns_from_matrix
 
 # Wider tables hold features of images, spectra or genes, which are not read column by column; the time grows linearly.
 MAX_COLUMNS = 1000
@@ -90,7 +90,7 @@ def diagnose_columns(table: Table, alpha: float = 0.05, seed: int = 0) -> Column
     if not _has_named_columns(table, MAX_COLUMNS):
         return None
     used = _subsample(table, seed)
-    columns = columns_from_table(used)
+    columns = columns_from_matrix(used.X, used.schema)
     audit = audit_columns(columns, used.y, domains=used.domain, label_name=str(used.schema.label), alpha=alpha)
     shifts = measure_column_shift(columns, used.y, domains=used.domain, alpha=alpha)
     return ColumnDiagnosis(audit, shifts)
@@ -104,7 +104,9 @@ def find_column_notices(table: Table, seed: int = 0) -> list[str]:
     if not _has_named_columns(table, MAX_NOTICE_COLUMNS):
         return []
     used = _subsample(table, seed)
-    audit = audit_columns(columns_from_table(used), used.y, domains=used.domain, label_name=str(used.schema.label))
+    audit = audit_columns(
+        columns_from_matrix(used.X, used.schema), used.y, domains=used.domain, label_name=str(used.schema.label)
+    )
     grave = tuple(f for f in audit.findings if f.severity == "high" and f.kind != "prevalence")
     sentences = replace(audit, findings=grave).sentences()
     if len(sentences) > MAX_NOTICES:
@@ -137,8 +139,8 @@ def _effect_sentences(shifts: ColumnShifts) -> list[str]:
         name = repr(effect.column) if effect.level is None else f"{effect.column!r} = {effect.level!r}"
         sentences.append(
             f"The effect of {name} on class {effect.label!r} changes sign: its slope is {effect.mean:.2g} on average "
-            f"(standard deviation {effect.tau:.2g} between domains), and opposite in {enumerate_some(effect.opposite)}. "
-            "Check its definition there; a model may rely on it in the wrong direction."
+            f"(standard deviation {effect.tau:.2g} between domains), and opposite in "
+            f"{enumerate_some(effect.opposite)}. Check its definition there; a model may rely on it in the wrong direction."
         )
     return sentences
 

@@ -121,8 +121,8 @@ def parse_missing_values(missing: Any) -> dict[str, tuple[str, ...]]:
         texts = [str(value).strip() for value in ([values] if is_single else values)]
         if not texts or not all(texts):
             raise ValueError(
-                f"missing={{{name!r}: {values!r}}} must contain at least one number or text. Pass a value such as 0, or "
-                "a list of values."
+                f"missing={{{name!r}: {values!r}}} must hold a number or text. Pass a value such as 0, or a list of "
+                "values."
             )
         parsed[name] = tuple(dict.fromkeys(texts))
     return parsed
