@@ -79,7 +79,7 @@ def column_entries(
         return []
     entries = []
     for domain, sample in list(samples.items())[:MAX_DOMAINS]:
-        name = "the new rows" if domain is None else str(domain)
+        name = "the new table" if domain is None else str(domain)
         try:
             new = compare_columns(summary, columns_from_matrix(sample.X, schema), name=name)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:

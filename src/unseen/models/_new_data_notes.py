@@ -10,7 +10,7 @@ from typing import Any
 from scipy.special import bdtrc
 
 from ..linalg import Moments
-from ..shift import Novelty
+from ..shift import FAR_RATIO, Novelty
 from ..tables import NewValues, format_count
 from ..utils.validation import format_list
 
@@ -114,7 +114,17 @@ def new_data_notes(facts: Mapping[str, Any], rows: int) -> Iterator[str]:
             f"{format_count(rows, 'row')}: {format_list(entry['levels'])}. They are treated as rare values."
         )
     for entry in facts["columns"]:
-        yield from (f"{finding['message']} {finding['action']}" for finding in entry["findings"])
+        missing = [finding for finding in entry["findings"] if finding["kind"] == "missing"]
+        if len(missing) > 1:
+            names = [f"{finding['column']} ({finding['affected']:.0%})" for finding in missing]
+            where = "" if entry["domain"] is None else f" of {entry['domain']}"
+            yield (
+                f"Missing in more rows{where} than in any training domain: {format_list(names, quote=False)}. "
+                f"{missing[0]['action']}"
+            )
+        for finding in entry["findings"]:
+            if finding["kind"] != "missing" or len(missing) == 1:
+                yield f"{finding['message']} {finding['action']}"
     far = [entry for entry in facts["novelty"] if entry["far"]]
     if far:
         names = [str(entry["domain"]) for entry in far if entry["domain"] is not None]
@@ -125,6 +135,11 @@ def new_data_notes(facts: Mapping[str, Any], rows: int) -> Iterator[str]:
             "times the distance that is usual for a source domain from the others. Check some predictions by hand."
             f"{_name_contributions(facts['columns'], farthest['domain'])}"
         )
+    for entry in facts["novelty"]:
+        contributions = _name_contributions(facts["columns"], entry["domain"])
+        if not entry["far"] and (entry["ratio"] or 0.0) > FAR_RATIO and contributions:
+            name = "The new rows" if entry["domain"] is None else f"The rows of {entry['domain']}"
+            yield f"{name} lie at the limit of what the source domains span.{contributions}"
 
 
 def _name_contributions(columns: Sequence[dict[str, Any]], domain: Any) -> str:

@@ -12,7 +12,7 @@ from ._column_values import columns_from_matrix
 from ._diagnose import ClassShift, Diagnosis, Shift, diagnose
 from ._interpretation import summary_text
 from ._new_columns import NewColumns, compare_columns, summarize_columns
-from ._novelty import Novelty, NoveltyResult
+from ._novelty import FAR_RATIO, Novelty, NoveltyResult
 
 __all__ = [
     "ClassShift",

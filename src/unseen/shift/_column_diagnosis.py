@@ -140,7 +140,8 @@ def _effect_sentences(shifts: ColumnShifts) -> list[str]:
         sentences.append(
             f"The effect of {name} on class {effect.label!r} changes sign: its slope is {effect.mean:.2g} on average "
             f"(standard deviation {effect.tau:.2g} between domains), and opposite in "
-            f"{enumerate_some(effect.opposite)}. Check its definition there; a model may rely on it in the wrong direction."
+            f"{enumerate_some(effect.opposite)}. Check its definition there; a model may rely on it in the wrong "
+            "direction."
         )
     return sentences
 
