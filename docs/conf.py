@@ -1,12 +1,16 @@
 """Sphinx configuration. The build needs no network unless UNSEEN_DOCS_INTERSPHINX is set."""
 
 import os
+import sys
+from pathlib import Path
 
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.util import logging
 
 import unseen
+
+sys.path.insert(0, str(Path(__file__).parent))  # for cli_reference.py
 
 project = "unseen"
 author = "The unseen developers"
@@ -18,6 +22,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
+    "cli_reference",
 ]
 if os.environ.get("UNSEEN_DOCS_INTERSPHINX"):
     extensions.append("sphinx.ext.intersphinx")
@@ -58,7 +63,7 @@ sphinx_gallery_conf = {
 html_theme = "pydata_sphinx_theme"
 html_title = f"unseen {release}"
 html_static_path = ["_static"]
-html_css_files = ["mathml.css", "code.css"]
+html_css_files = ["mathml.css", "code.css", "options.css"]
 html_show_sourcelink = False
 html_math_renderer = "mathml"
 html_theme_options = {

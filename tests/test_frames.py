@@ -9,6 +9,7 @@ pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
 import unseen  # noqa: E402
+from unseen.exceptions import DataWarning  # noqa: E402
 from unseen.tables import TableError, load_table, make_preprocessor  # noqa: E402
 from written_tables import assert_same  # noqa: E402
 
@@ -141,7 +142,9 @@ def test_a_frame_beside_labels_and_domains_is_an_array():
 def test_a_frame_is_diagnosed_as_its_prepared_samples():
     table = load_table(PATIENTS)
     prepared = make_preprocessor(table.schema).fit_transform(table.X)
-    found = unseen.diagnose(PATIENTS, label="diagnosis", domain="hospital", n_permutations=19)
+    with pytest.warns(DataWarning) as warned:
+        found = unseen.diagnose(PATIENTS, label="diagnosis", domain="hospital", n_permutations=19)
+    assert [str(warning.message) for warning in warned] == list(found.notices[: len(warned)])
     expected = unseen.diagnose(prepared, table.y, sample_domain=table.domain, n_permutations=19)
     assert found.tests == expected.tests
     assert any("they are dates: 'admitted'" in notice for notice in found.notices)
@@ -151,7 +154,9 @@ def test_a_frame_is_diagnosed_as_its_prepared_samples():
 
 def test_a_model_of_a_frame_predicts_frames_and_files_also_when_it_was_saved(tmp_path):
     pytest.importorskip("skops")
-    model = unseen.fit(PATIENTS, method="logistic", dates="ordinal", group="patient_id")
+    with pytest.warns(DataWarning) as warned:
+        model = unseen.fit(PATIENTS, method="logistic", dates="ordinal", group="patient_id")
+    assert [str(warning.message) for warning in warned] == model.card["data"]["notices"]
     assert [c.name for c in model.schema.columns if c.kind == "date"] == ["admitted", "seen", "born"]
     assert {use["column"]: use["use"] for use in model.card["data"]["columns"]}["patient_id"] == "group"
     expected = model.predict(PATIENTS)

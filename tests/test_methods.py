@@ -99,7 +99,7 @@ def test_capitals_do_not_matter(spelling):
         ("rbf-svm", "RBF SVM"),
         ("centered_logistic", "centered logistic"),
         ("centred RBF SVM", "centered RBF SVM"),
-        ("1-NN", "1-NN"),
+        ("1NN", "1-NN"),
     ],
 )
 def test_spellings_of_earlier_versions_are_understood_with_a_hint(spelling, name):

@@ -233,7 +233,12 @@ class Unfit(DummyClassifier):
 
 
 def test_metrics_go_by_several_names():
-    for names in (("f1", "macro F1", "f1_macro"), ("AUC", "roc_auc", "roc_auc_ovr"), ("log_loss", "neg_log_loss")):
+    for names in (
+        ("macro F1", "f1_macro"),
+        ("F1", "f1"),
+        ("AUC", "roc_auc", "roc_auc_ovr"),
+        ("log_loss", "neg_log_loss"),
+    ):
         assert len({get_metric(name) for name in names}) == 1
     assert [get_metric(name).percent for name in ("f1_weighted", "recall", "AUC", "neg_brier_score")] == [1, 1, 0, 0]
     assert get_metric("neg_brier_score").label == "negative brier score"

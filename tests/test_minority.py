@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import unseen
 from unseen.cli._app import app
+from unseen.exceptions import DataWarning
 
 SITES, ROWS, CASES = ("north", "south", "east", "west"), 150, 9
 METHODS = ["majority", "logistic", "CIDG"]
@@ -81,7 +82,8 @@ def test_fit_warns_of_the_rare_class_before_the_work(clinics):
     said = " ".join(result.stderr.split())
     advice = "Class yes has 6.0% of the samples; always predicting no has an accuracy of 94.0%. Accuracy, by which"
     assert said.index(advice) < said.index("compare by balanced_accuracy first") < said.index("Choosing settings")
-    model = unseen.fit(clinics, method="logistic", label="disease", domain="clinic")
+    with pytest.warns(DataWarning, match=advice):
+        model = unseen.fit(clinics, method="logistic", label="disease", domain="clinic")
     assert any(advice in notice for notice in model.card["data"]["notices"])
 
 

@@ -138,8 +138,8 @@ def test_what_cannot_be_predicted_is_refused_with_a_reason(home, tmp_path, model
         model.predict_table(frame.clear())
     with pytest.raises(TableError, match="2 columns are called 'x0'"):
         model.predict(pd.DataFrame([[1.0, 2.0]], columns=["x0", "x0"]))
-    with pytest.raises(ValueError, match=r"should end in \.csv or \.parquet"):
-        model.predict_table(frame, tmp_path / "o.xlsx")
+    with pytest.raises(ValueError, match=r"should end in \.csv or \.parquet or \.xlsx"):
+        model.predict_table(frame, tmp_path / "o.txt")
     with pytest.raises(ValueError, match="center must be 'model' or 'target'"):
         model.predict_table(frame, center="moon")
     save_model(model.estimator, tmp_path / "no_card.unseen", {})

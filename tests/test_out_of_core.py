@@ -280,7 +280,7 @@ def test_a_missing_extra_is_named(parts, monkeypatch):
 
 def test_parts_of_a_new_table_are_one_domain_and_other_files_a_domain_each(parts):
     model = parts / "m.unseen"
-    assert unseen("fit", parts / "whole.parquet", "--methods", "1-nn", "-o", model)[0] == 0
+    assert unseen("fit", parts / "whole.parquet", "--methods", "1nn", "-o", model)[0] == 0
     code, text = unseen("predict", model, parts / "parts", "-o", parts / "a.csv")
     assert code == 0
     assert "The 5 files are named like parts of one table, and read as one domain" in text

@@ -209,7 +209,7 @@ def test_pages_show_the_diagnosis():
         ({"sample_domain": np.arange(11)}, "11 labels for 12 samples"),
         ({"sample_domain": [None] * 12}, "no label for 12 of 12"),
         ({"y": np.zeros(12)}, "at least 2 classes"),
-        ({"X": np.full((12, 2), np.nan)}, "NaN"),
+        ({"data": np.full((12, 2), np.nan)}, "NaN"),
         ({"n_permutations": 0}, "n_permutations"),
         ({"max_per_domain": 1}, "max_per_domain"),
         ({"alpha": 0.0}, "alpha"),
@@ -218,7 +218,7 @@ def test_pages_show_the_diagnosis():
 )
 def test_bad_input_is_refused(options, message):
     rng = np.random.default_rng(0)
-    good = {"X": rng.normal(size=(12, 2)), "y": np.tile([0, 1], 6), "sample_domain": np.repeat([0, 1], 6)}
+    good = {"data": rng.normal(size=(12, 2)), "y": np.tile([0, 1], 6), "sample_domain": np.repeat([0, 1], 6)}
     diagnose(**good, n_permutations=3)
     with pytest.raises(ValueError, match=message):
         diagnose(**{**good, **options})

@@ -112,7 +112,7 @@ def test_one_method_is_its_classifier_with_a_temperature(table, method):
     """Classes are those of the classifier, and probabilities grow with what it says of them."""
     found = fit_table(table, method)
     (member,), (weight,) = found.model.ensemble.members_, found.model.ensemble.weights
-    assert (weight, len(found.ensemble["members"]), found.leaderboard) == (1, 1, [])
+    assert (weight, len(found.ensemble["members"]), len(found.leaderboard)) == (1, 1, 0)
     prepared = found.model.prepare(table.X)
     np.testing.assert_array_equal(found.model.predict(table.X), member.predict(prepared))
     P = found.model.predict_proba(table.X)

@@ -113,6 +113,18 @@ def compare(
             categories=o.parse_names(categories),
             missing=o.parse_missing(missing),
         )
+        all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
+        protocol = Protocol(
+            selection,
+            repeats=1 if quick else repeats,
+            quick=quick,
+            seed=seed,
+            preprocess=scale,
+            centering="target" if transductive else "source",
+            metric=metric,
+            balance=balance,
+            grid=grid,
+        )
         if network is None:
             o.require_option("--network", {"--output-name": output_name, "--domain-from": domain_from})
             table = o.read_table(data, request)
@@ -130,18 +142,6 @@ def compare(
         caution = describe_imbalance(Counter(table.y.tolist()), get_metric(metric).label)
         if caution:
             print_notices([caution])
-        all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
-        protocol = Protocol(
-            selection,
-            repeats=1 if quick else repeats,
-            quick=quick,
-            seed=seed,
-            preprocess=scale,
-            centering="target" if transductive else "source",
-            metric=metric,
-            balance=balance,
-            grid=grid,
-        )
     run_and_report(
         table,
         protocol,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,7 +20,10 @@ from ._report import (
     write_text,
 )
 
-TEST_COLUMNS = ("test", "n", "statistic", "p_value", "p_adjusted", "effect", "flagged")
+if TYPE_CHECKING:
+    from ..shift import Diagnosis
+
+TEST_FIELDS = ("n", "statistic", "p_value", "p_adjusted", "effect", "flagged")
 
 
 def diagnose(
@@ -103,11 +106,11 @@ def diagnose(
             if columns:
                 show_columns(table.describe_columns())
 
-        print_result(summary, show, select_format(format, output), output, list_tests(summary))
+        print_result(summary, show, select_format(format, output), output, list_tests(diagnosis))
 
 
-def list_tests(summary: dict[str, Any]) -> list[dict[str, Any]]:
+def list_tests(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     """List the tests of the kinds of shift, followed by those of the classes."""
-    tests = [{"test": test["name"], **test} for test in summary["tests"]]
-    tests += [{"test": f"P(X|Y={test['class']})", **test} for test in summary["classes_tests"]]
-    return [{name: test.get(name) for name in TEST_COLUMNS} for test in tests]
+    tests: list[tuple[str, Any]] = [(test.name, test) for test in diagnosis.tests]
+    tests += [(f"P(X|Y={test.label})", test) for test in diagnosis.class_tests]
+    return [{"test": name, **{field: getattr(test, field, None) for field in TEST_FIELDS}} for name, test in tests]

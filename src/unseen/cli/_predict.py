@@ -16,6 +16,7 @@ from ..exceptions import SmallBatchError
 from . import _options as o
 from ._report import (
     escape_controls,
+    exit_on_closed_output,
     make_console,
     make_table,
     message_console,
@@ -126,8 +127,9 @@ def _open_output(output: Path) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "predictions.csv"
         yield file
-        with file.open(encoding="utf-8", newline="") as text:
+        with file.open(encoding="utf-8", newline="") as text, exit_on_closed_output():
             copyfileobj(text, sys.stdout)
+            sys.stdout.flush()
 
 
 def show_predictions(summary: dict[str, Any]) -> None:

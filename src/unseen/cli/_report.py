@@ -9,6 +9,7 @@ import csv
 import errno
 import io
 import json
+import os
 import re
 import shlex
 import sys
@@ -16,6 +17,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, redirect_stdout
+from difflib import get_close_matches
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -60,6 +62,8 @@ UNAMBIGUOUS_NAMES = "batch_size|domain_from|feature_map|max_per_domain|n_jobs|n_
 PARAMETER = re.compile(
     rf"\bthe parameter (\w+)|^({LEADING_NAMES})(?= must be |=)|(?<![\w'\"./-])({UNAMBIGUOUS_NAMES})(?![\w'\"./(-])"
 )
+# Messages recommend values of parameters in this form: "Set domain='site'", "Use transductive=True".
+ASSIGNMENT = re.compile(r"\b(Pass|Set|Use) (center|domain|group|label|transductive)=(?:True\b|'([^']*)')")
 PIPE_WIDTH = 240  # columns of a table that is written to a file or a pipe
 
 
@@ -139,7 +143,8 @@ def translate_errors(resume: str = "") -> Iterator[None]:
     except KeyboardInterrupt:
         exit_on_interrupt(resume)
     except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:
-        error_console.print(Text.assemble(("Error: ", "bold red"), escape_controls(_name_options(str(error)))))
+        reason = _describe_missing_file(error) if isinstance(error, FileNotFoundError) else str(error)
+        error_console.print(Text.assemble(("Error: ", "bold red"), escape_controls(_name_options(reason))))
         raise typer.Exit(2) from None
     except (BrokenProcessPool, OSError, MemoryError) as error:
         reason = str(error) or type(error).__name__
@@ -147,9 +152,30 @@ def translate_errors(resume: str = "") -> Iterator[None]:
             reason = "A process died: it was killed, or memory ran out. Use --jobs 1 or --max-per-domain."
         elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
             reason = f"The disk is full: {error.filename or 'a file'} cannot be written. Free some space on it."
-        error_console.print(
-            Text.assemble(("Failed: ", "bold red"), escape_controls(_name_options(f"{reason} {resume}".strip())))
-        )
+        text = _name_options(f"{reason} {resume}".strip())
+        error_console.print(Text.assemble(("Failed: ", "bold red"), escape_controls(text)))
+        raise typer.Exit(1) from None
+
+
+def _describe_missing_file(error: FileNotFoundError) -> str:
+    """Return a sentence for the error of the operating system, with a file of a similar name; other errors have one."""
+    if not isinstance(error.filename, str | os.PathLike):
+        return str(error)
+    path = Path(error.filename)
+    siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    similar = get_close_matches(path.name, siblings, n=1)
+    hint = f" Did you mean {similar[0]!r}?" if similar else " Check its name and folder."
+    return f"The file {path} does not exist.{hint}"
+
+
+@contextmanager
+def exit_on_closed_output() -> Iterator[None]:
+    """Exit without a message if the program that reads standard output, such as head, has ended."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Python writes what remains when it exits, and would print an error of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
 
 
@@ -162,11 +188,15 @@ def exit_on_interrupt(resume: str = "") -> NoReturn:
 def _name_options(text: str) -> str:
     """Replace the parameters that a message of the library names by the options of the command."""
 
-    def get_option(match: re.Match[str]) -> str:
-        name = match[match.lastindex or 0]
+    def get_option(name: str) -> str:
         return OPTION_BY_PARAMETER.get(name, f"--{name.replace('_', '-')}")
 
-    return PARAMETER.sub(get_option, text)
+    def get_option_with_value(match: re.Match[str]) -> str:
+        verb, name, value = match.groups()
+        return f"{verb} {get_option(name)}" if value is None else f"{verb} {get_option(name)} {shlex.quote(value)}"
+
+    text = ASSIGNMENT.sub(get_option_with_value, text)
+    return PARAMETER.sub(lambda match: get_option(match[match.lastindex or 0]), text)
 
 
 COLUMN_ADVICE = re.compile(r"\b(drop|missing)=([\[{].*?[\]}])(?=[.,;: ]|$)")
@@ -214,7 +244,8 @@ def print_result(
     elif format == "csv":
         write_text(_format_csv(table), output)
     elif output == STANDARD_OUTPUT:
-        show(result)
+        with exit_on_closed_output():
+            show(result)
     else:
         text = io.StringIO()
         with redirect_stdout(text):
@@ -288,7 +319,8 @@ def show_columns(uses: list[dict[str, Any]]) -> None:
 def write_text(text: str, path: Path = STANDARD_OUTPUT) -> None:
     """Print a text, or write it atomically to a file."""
     if path == STANDARD_OUTPUT:
-        typer.echo(escape_controls(text) if sys.stdout.isatty() else text, nl=False)
+        with exit_on_closed_output():
+            typer.echo(escape_controls(text) if sys.stdout.isatty() else text, nl=False)
         return
     with atomic_write(path) as file:
         file.write_text(text, encoding="utf-8")

@@ -41,6 +41,8 @@ def find_method(name: str, user_methods: Sequence[Method]) -> Method:
 
 def combine_methods(names: Sequence[str], user_methods: Sequence[Method]) -> list[Method]:
     """Return the methods with these names, followed by the other methods of the user."""
+    if not names and not user_methods:
+        raise ValueError("--methods must name at least one method. --methods help lists all.")
     return list(dict.fromkeys([*(find_method(name, user_methods) for name in names), *user_methods]))
 
 

@@ -61,7 +61,7 @@ class ScatterProblem:
     n_noisy : int
         Number of penalties, the first ones, that are scatters between domains and that `cell_correction` corrects.
     cell_correction : {"none", "unbiased", "shrink"}
-        How the sampling error of cell means in these penalties is corrected (see :mod:`._cell_noise`).
+        How the sampling error of cell means in these penalties is corrected (see ``linalg/_cell_noise.py``).
     """
 
     numerator: Array

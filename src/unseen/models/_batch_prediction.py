@@ -175,7 +175,7 @@ def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) ->
     return {name: model.novelty.moments(prepared[rows]) for name, rows in encoded.iter_rows()}
 
 
-def _join_columns(kept: pl.DataFrame, predictions: dict[str, Any]) -> pl.DataFrame:
+def _join_columns(kept: Any, predictions: dict[str, Any]) -> pl.DataFrame:
     """Join kept columns and predictions; append " (input)" to names of kept columns that occur in both."""
     import polars as pl
 

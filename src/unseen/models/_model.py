@@ -18,6 +18,7 @@ from ..model_selection import Forecast
 from ..shift import NoveltyResult
 from ..tables import Schema, format_count, has_columns, is_path, write_excel
 from ..utils.io import atomic_write, check_output_path, temporary_folder
+from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels, check_domains
 from ._batch_prediction import BatchPrediction, domain_moments
 from ._card_html import describe_card, render_card
@@ -406,6 +407,7 @@ class Model:
         """
         if center not in ("model", "target"):
             raise ValueError(f"center must be 'model' or 'target'; got {center!r}.")
+        optional_import("polars", "predict_table")
         model = self.table_model
         missing_in_training = self._missing_in_training()
         if sets is not None:  # an unattainable coverage raises an error before the data are read

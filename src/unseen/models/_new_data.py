@@ -12,6 +12,7 @@ import numpy as np
 
 from ..linalg import Array, merge_moments
 from ..tables import (
+    ArrayFrame,
     Column,
     NewValues,
     Schema,
@@ -21,6 +22,7 @@ from ..tables import (
     as_text,
     check_name_lengths,
     choose_batch_size,
+    find_missing,
     find_similar_column,
     format_count,
     format_unknown_column,
@@ -34,7 +36,6 @@ from ..tables import (
     scan,
     translate_read_errors,
 )
-from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels, format_list
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class RowRange(NamedTuple):
     name: str  # of the file, without its ending
     file: Path
     rows_before: int  # number of rows before these, in all files
-    frame: pl.DataFrame | None = None
+    frame: pl.DataFrame | ArrayFrame | None = None
     first: int = 0  # position in the file of the first row, if there is no frame
     height: int = 0
 
@@ -62,7 +63,7 @@ class NewRows(NamedTuple):
     domain: Labels | None
     new_levels: dict[str, NewValues]  # by column, levels that training did not have
     labels: pl.Series | None  # true labels, if the table has them
-    kept: pl.DataFrame  # columns to copy to the output
+    kept: pl.DataFrame | None  # columns to copy to the output; None without polars
 
 
 class NewTable:
@@ -77,7 +78,7 @@ class NewTable:
         self, data: Any, schema: Schema, domain: str | None, size: int, keep: Sequence[str] | None = None
     ) -> None:
         if is_path(data):
-            self._frame = None
+            self._frame: Any = None
             files = list_files(data)
             are_parts = are_part_names(name for name, _ in files)
             is_domain_per_file = domain is None and is_folder_or_pattern(data) and not are_parts
@@ -123,14 +124,19 @@ class NewTable:
 
     def _inspect(self, file: Path, required: Sequence[str]) -> tuple[dict[str, Any], int]:
         """Return the types of the columns and the number of rows of a file; raise if it lacks required columns."""
-        import polars as pl
-
-        lazy = scan(file) if self._frame is None else self._frame.lazy()
-        types = dict(lazy.collect_schema())
+        is_array_frame = isinstance(self._frame, ArrayFrame)
+        lazy: Any = None
+        if not is_array_frame:
+            lazy = scan(file) if self._frame is None else self._frame.lazy()
+        types: dict[str, Any] = dict(self._frame.types if is_array_frame else lazy.collect_schema())
         self.schema.check_columns(types, file.name)
         problems = [format_unknown_column(name, types) for name in required if name not in types]
         if problems:
             raise TableError(problems, source=file.name)
+        if is_array_frame:
+            return types, self._frame.height
+        import polars as pl
+
         with translate_read_errors(file, all_exceptions=True):
             return types, int(lazy.select(pl.len()).collect().item())
 
@@ -205,33 +211,36 @@ class NewTable:
     def batches(self, row_range: RowRange) -> Iterator[NewRows]:
         """Yield the rows of a range in order, in batches."""
         if row_range.frame is not None:
-            frames: Iterable[pl.DataFrame] = [row_range.frame]
+            frames: Iterable[Any] = [row_range.frame]
         else:
             columns = self._columns_of_file[row_range.file]
             frames = iter_file_batches(row_range.file, columns, self._size, row_range.first, row_range.height)
         rows_before = row_range.rows_before
         for frame in frames:
-            if frame.is_empty():
+            if not frame.height:
                 continue
             with translate_read_errors(row_range.file):
                 X = self.schema.encode(frame)
                 domain = self._get_domains(frame, row_range, rows_before)
                 new_levels = self.schema.find_new_levels(frame, X)
                 labels = None if self._label is None else frame[self._label]
-                kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
+                kept = None
+                if not isinstance(frame, ArrayFrame):
+                    kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
             yield NewRows(X, domain, new_levels, labels, kept)
             rows_before += frame.height
 
-    def _get_domains(self, frame: pl.DataFrame, row_range: RowRange, rows_before: int) -> Labels | None:
+    def _get_domains(self, frame: Any, row_range: RowRange, rows_before: int) -> Labels | None:
         if self.domain is None:
             return np.full(frame.height, row_range.name) if self._is_domain_per_file else None
         labels = as_text(frame[self.domain])
-        if labels.null_count():
-            first = rows_before + int(labels.is_null().arg_max() or 0) + 1
+        is_missing = find_missing(labels)
+        if is_missing.any():
+            first = rows_before + int(is_missing.argmax()) + 1
             problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
             raise TableError([problem], source=row_range.file.name)
         check_name_lengths(labels, self.domain)
-        return labels.to_numpy().astype(str)
+        return np.asarray(labels).astype(str)
 
     def read(self) -> tuple[Array, Labels | None, dict[str, NewValues]]:
         """Read all rows: encoded samples, the domain of each, and by column levels that training did not have."""
@@ -243,18 +252,17 @@ class NewTable:
         return X, domain, new_levels
 
 
-def _to_frame(data: Any, schema: Schema) -> pl.DataFrame:
-    """Convert data with named columns, or an array with a column for each feature, to a polars DataFrame."""
+def _to_frame(data: Any, schema: Schema) -> Any:
+    """Convert data with named columns, or an array with a column for each feature, to a frame."""
     if has_columns(data):
         return as_frame(data, IN_MEMORY_NAME)
-    pl = optional_import("polars", "Predicting a table")
     X = as_array(data)
     if X.ndim != 2 or X.shape[1] != len(schema.columns):
         raise ValueError(
             f"An array must have a row for each sample and {format_count(len(schema.columns), 'column')}, encoded as "
             f"in training; got the shape {X.shape}. Pass a DataFrame to match columns by name."
         )
-    return pl.from_numpy(X, schema=schema.feature_names, orient="row")
+    return as_frame(dict(zip(schema.feature_names, X.T, strict=True)), IN_MEMORY_NAME)
 
 
 def as_array(data: Any) -> Array:

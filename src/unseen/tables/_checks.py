@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from ..linalg import Ints
 from ..utils.validation import format_list
+from ._array_frame import parse_number
 from ._column_roles import ColumnRoles, TableOptions, make_left_out_notices
 from ._errors import MAX_SHOWN, NO_LINE_ENDS, format_count
 from ._schema import Column
 from ._survey import MAX_LEVELS, ColumnStatistics, Survey, ValueEncoder
-from ._values import import_polars
+from ._values import has_polars, import_polars
 
 if TYPE_CHECKING:
     import polars as pl
@@ -31,6 +32,8 @@ MAX_CELLS = 20_000_000  # domains times classes; columns that hold neither may h
 
 def parse_labels(names: Sequence[str]) -> NDArray[Any]:
     """Convert distinct labels from text to booleans or integers if all of them are, else return them as text."""
+    if not has_polars():
+        return _parse_labels(names)
     pl = import_polars()
     text = pl.Series(names, dtype=pl.String)
     booleans = parse_booleans(text)
@@ -39,6 +42,19 @@ def parse_labels(names: Sequence[str]) -> NDArray[Any]:
     integers = parse_whole_numbers(text)
     has_codes = text.str.contains(r"^\s*[+-]?0\d").any()  # 007 is a code, not the number 7
     return np.array(names, dtype=str) if integers.null_count() or has_codes else integers.to_numpy()
+
+
+def _parse_labels(names: Sequence[str]) -> NDArray[Any]:
+    """Convert distinct labels without polars."""
+    words = [name.strip().lower() for name in names]
+    if words and set(words) <= {"true", "false"}:
+        return np.array([word == "true" for word in words])
+    has_codes = any(re.match(r"[+-]?0\d", word) for word in words)  # 007 is a code, not the number 7
+    numbers = [None if word in ("true", "false") else parse_number(word) for word in words]
+    are_integers = all(number is not None and abs(number) < 2**53 and number == round(number) for number in numbers)
+    if has_codes or not are_integers:
+        return np.array(names, dtype=str)
+    return np.array([int(number or 0) for number in numbers])
 
 
 def parse_booleans(text: pl.Series) -> pl.Series:
@@ -95,13 +111,12 @@ def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey
 
 def _find_label_problems(labels: NDArray[Any], survey: Survey, *, keep_all: bool) -> list[str]:
     """Find missing labels, and labels that are not classes; with `keep_all`, a single class is allowed."""
-    pl = import_polars()
     name = survey.label.column
     distinct = list(dict.fromkeys(labels.tolist()))
     advice = "" if keep_all else " Or set the parameter unlabeled to NA to leave these rows out."
     problems = _find_missing_names(survey.label, "label", survey, advice)
     rows = survey.rows - survey.unlabeled - survey.label.n_missing
-    is_measured = labels.dtype.kind == "U" and pl.Series(distinct).cast(pl.Float64, strict=False).null_count() == 0
+    is_measured = labels.dtype.kind == "U" and _are_numbers(distinct)
     if keep_all:
         max_classes: float = 0 if is_measured else len(distinct)
     else:
@@ -115,6 +130,13 @@ def _find_label_problems(labels: NDArray[Any], survey: Survey, *, keep_all: bool
     elif len(distinct) < 2 and rows and not keep_all:
         problems.append(f"the label column {name!r} must hold at least two classes; it holds {format_list(distinct)}.")
     return problems
+
+
+def _are_numbers(names: Sequence[str]) -> bool:
+    if not has_polars():
+        return all(parse_number(name) is not None for name in names)
+    pl = import_polars()
+    return bool(pl.Series(names).cast(pl.Float64, strict=False).null_count() == 0)
 
 
 def _find_domain_problems(survey: Survey) -> list[str]:

@@ -40,6 +40,8 @@ def open_data(data: Any, y: Any, sample_domain: Any, options: TableOptions, call
         A Table if the data are arrays or a Table already.
     """
     if isinstance(data, Table) or not (is_path(data) or has_columns(data)):
+        if y is None and not isinstance(data, Table) and (options.label or options.domain):
+            as_frame(data, FrameFile.name)  # raises TypeError, since the data have no columns
         check_array_options(options)
         table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain, caller)
         rows = table.samples.subsample_rows(max_per_domain=options.max_per_domain, seed=options.seed)

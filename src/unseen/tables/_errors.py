@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..utils.validation import format_list
-from ._values import import_polars
+from ._values import has_polars, import_polars
 
 MAX_SHOWN = 8  # names, values or rows listed in a message
 NO_LINE_ENDS = "its header has no line ending that is recognized. Save it with line endings of Unix or Windows"
@@ -65,8 +65,10 @@ def raise_table_error(problems: Sequence[str], source: str = "The table") -> Non
 @contextmanager
 def translate_read_errors(path: Any, *, all_exceptions: bool = False) -> Iterator[None]:
     """Turn exceptions of polars, or with `all_exceptions` those of any reader of files, into a TableError."""
-    exceptions = import_polars().exceptions
-    kinds = (exceptions.PanicException, Exception if all_exceptions else exceptions.PolarsError)
+    kinds: tuple[type[BaseException], ...] = (Exception,) if all_exceptions else ()
+    if has_polars():
+        exceptions = import_polars().exceptions
+        kinds = (exceptions.PanicException, exceptions.PolarsError, *kinds)
     try:
         yield
     except (ImportError, MemoryError, TableError):

@@ -22,6 +22,7 @@ from sklearn.utils import gen_batches
 
 from ..utils.io import check_gzip, check_inflation
 from ..utils.validation import format_list
+from ._array_frame import ArrayFrame
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
 from ._errors import TableError, format_count, format_unknown_column, raise_table_error, translate_read_errors
 from ._excel import EXCEL_ENDINGS, read_excel, read_excel_header
@@ -197,7 +198,7 @@ def _stem(path: Path) -> str:
 class FrameFile:
     """A frame in memory with the interface of a file."""
 
-    frame: pl.DataFrame
+    frame: pl.DataFrame | ArrayFrame
     name: str = "The frame"
     suffix: str = ""
 
@@ -302,6 +303,14 @@ def iter_file_batches(
     names: ArrayNames | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Read one file in batches of rows, in order; of a Parquet file, optionally only `rows` rows from `first` on."""
+    if isinstance(file, FrameFile) and isinstance(file.frame, ArrayFrame):
+        raise_table_error(
+            [format_unknown_column(name, file.frame.columns) for name in columns or () if name not in file.frame.data],
+            file.name,
+        )
+        selected = file.frame if columns is None else file.frame[list(columns)]
+        yield from selected.iter_slices(size)  # type: ignore[misc]
+        return
     # In a text file every cell takes its own bytes, so that text cannot be longer than the file.
     is_text_file = isinstance(file, Path) and get_file_ending(file) in TEXT_ENDINGS
     for frame in _iter_decoded_batches(file, columns, size, first, rows, names):
@@ -379,6 +388,8 @@ def _check_row_count(file: Source, n_read: int, n_declared: int) -> None:
 def open_table(name: str, file: Source, names: ArrayNames | None = None) -> TableFile:
     """Read the columns of a file and their types."""
     with translate_read_errors(file, all_exceptions=True):
+        if isinstance(file, FrameFile) and isinstance(file.frame, ArrayFrame):
+            return TableFile(name, file, dict(file.frame.types))
         if isinstance(file, Path) and get_file_ending(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file, names)
             types = dict(arrays.to_frame(slice(1)).schema)
@@ -409,7 +420,7 @@ def find_repeated_names(names: Iterable[str]) -> list[str]:
 
 def _scan(file: Source) -> pl.LazyFrame:
     if isinstance(file, FrameFile):
-        return file.frame.lazy()
+        return file.frame.lazy()  # type: ignore[union-attr]
     pl = import_polars()
     ending = get_file_ending(file)
     with translate_read_errors(file, all_exceptions=True):

@@ -12,14 +12,18 @@ from numpy.typing import NDArray
 
 from ..linalg import check_squares
 from ..utils.validation import format_list
+from ._array_frame import ArrayFrame
 from ._column_roles import parse_missing_values
 from ._errors import MAX_SHOWN, format_count, format_unknown_column, raise_table_error
 from ._values import (
     DATE_FORMATS,
     ISO_FORMAT,
+    as_floats,
     as_levels,
     as_text,
+    find_missing,
     import_polars,
+    list_distinct,
     mark_missing,
     parse_days,
     parse_numbers,
@@ -77,7 +81,7 @@ class NewValues:
     @classmethod
     def from_series(cls, text: pl.Series) -> NewValues:
         """Summarize a column in which all values are new."""
-        return cls(len(text), tuple(text.unique(maintain_order=True).head(MAX_SHOWN).to_list()))
+        return cls(len(text), tuple(list_distinct(text)[:MAX_SHOWN]))
 
     def __add__(self, other: NewValues) -> NewValues:
         """Summarize the rows of both."""
@@ -126,13 +130,12 @@ class Schema:
         `levels`, -1 if it is not among them, and NaN if it is missing. Text that can be read as a number counts as a
         number, so that a table may be typed in one file and plain text in another.
         """
-        pl = import_polars()
         self.check_columns(frame.columns, "The table")
-        frame = frame.with_columns(pl.lit(None).alias(name) for name in self.find_absent(frame.columns))
+        frame = _add_empty_columns(frame, self.find_absent(frame.columns))
         marks = {column.name: column.missing_values for column in self.columns if column.missing_values}
         frame = mark_missing(frame, marks)
         numeric = [position for position, column in enumerate(self.columns) if column.kind == "numeric"]
-        numbers = frame.select(pl.col([self.columns[position].name for position in numeric]))
+        numbers = frame[[self.columns[position].name for position in numeric]]
         values, not_numbers = parse_numbers(numbers)
         encoded = np.full((frame.height, len(self.columns)), np.nan)
         if numeric:
@@ -142,16 +145,17 @@ class Schema:
             if column.kind == "categorical":
                 encoded[:, position] = encode_levels(frame[column.name], column.levels)
             elif column.kind == "date":
-                days = parse_days(frame[column.name], column.date_format)
+                days = as_floats(parse_days(frame[column.name], column.date_format))
                 if column.date_format != ISO_FORMAT:  # ISO dates are never ambiguous, and typed dates become ISO text
-                    days = days.fill_null(parse_days(frame[column.name]))
-                encoded[:, position] = days.to_numpy()
-                is_invalid = (days.is_null() & as_text(frame[column.name]).is_not_null()).to_numpy()
+                    days = np.where(np.isnan(days), as_floats(parse_days(frame[column.name])), days)
+                encoded[:, position] = days
+                is_invalid = np.isnan(days) & ~find_missing(as_text(frame[column.name]))
                 if is_invalid.any():
                     invalid[column.name] = ("date", is_invalid)
         problems = []
         for name, (kind, rows) in invalid.items():
-            example = frame[name].gather([int(rows.argmax())]).cast(pl.String).item()
+            first = int(rows.argmax())
+            example = as_text(frame[name][first : first + 1]).item()
             problems.append(
                 f"column {name!r} must hold {kind}s, but {format_count(int(rows.sum()), 'value')} cannot be "
                 f"read as one, such as {example!r}."
@@ -167,7 +171,7 @@ class Schema:
                 continue
             is_new = encoded[:, position] == NEW_LEVEL_CODE
             if is_new.any():
-                new_levels[column.name] = NewValues.from_series(as_text(frame[column.name].filter(is_new)))
+                new_levels[column.name] = NewValues.from_series(as_text(frame.filter(is_new)[column.name]))
         return new_levels
 
     def with_missing_values(self, missing: Any) -> Schema:
@@ -286,14 +290,32 @@ def _find_column_problem(column: Column) -> str | None:
     return None
 
 
-def encode_levels(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
+def _add_empty_columns(frame: Any, names: list[str]) -> Any:
+    if isinstance(frame, ArrayFrame):
+        return frame.with_columns({name: np.full(frame.height, None, dtype=object) for name in names})
+    pl = import_polars()
+    return frame.with_columns(pl.lit(None).alias(name) for name in names)
+
+
+def encode_levels(series: Any, levels: tuple[str, ...]) -> NDArray[np.float64]:
     """Return the index of each value among the levels: -1 if it is not among them, NaN if it is missing."""
+    if isinstance(series, np.ndarray):
+        return _encode_array_levels(series, levels)
     pl = import_polars()
     text = as_text(series)
     codes = text.cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64)
     if codes.null_count() > text.null_count():  # A code may be written with a decimal point in one file only.
         codes = codes.fill_null(as_levels(text).cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64))
     return np.where(text.is_null().to_numpy(), np.nan, codes.fill_null(NEW_LEVEL_CODE).to_numpy())
+
+
+def _encode_array_levels(column: NDArray[Any], levels: tuple[str, ...]) -> NDArray[np.float64]:
+    index: dict[str | None, float] = {level: float(i) for i, level in enumerate(levels)}
+    codes = []
+    for text, code_text in zip(as_text(column).tolist(), as_levels(column).tolist(), strict=True):
+        is_missing = text is None
+        codes.append(np.nan if is_missing else index.get(text, index.get(code_text, NEW_LEVEL_CODE)))
+    return np.array(codes, dtype=np.float64)
 
 
 def check_feature_magnitudes(X: NDArray[np.float64], schema: Schema) -> None:

@@ -21,13 +21,18 @@ from ._files import Source, TableFile, iter_file_batches
 from ._values import (
     DATE_FORMATS,
     MISSING_MARKS,
-    as_levels,
     as_text,
-    import_polars,
-    is_text,
+    count_missing,
+    find_missing,
+    hash_text,
+    list_distinct,
+    list_levels,
+    list_marks,
+    longest_text,
     mark_missing,
     parse_days,
     parse_numbers,
+    rank_text,
 )
 
 if TYPE_CHECKING:
@@ -54,7 +59,7 @@ ID_NAME = re.compile(rf"^(?i:index|idx|key|row|)$|{ID_ENDING.pattern}")
 
 def check_name_lengths(text: pl.Series, column: str) -> None:
     """Raise for a label, domain or group that is too long: NumPy would allocate its width for every row."""
-    longest: Any = text.str.len_chars().max() or 0
+    longest = longest_text(text)
     if longest > MAX_LABEL_LENGTH:
         raise TableError(
             [
@@ -94,7 +99,7 @@ class ValueEncoder:
 
     def add_names(self, text: pl.Series) -> None:
         """Assign codes to the values of a text column, without counting rows."""
-        for name in text.drop_nulls().unique(maintain_order=True).to_list():
+        for name in list_distinct(text):
             self.add_name(name)
 
     def drop_ignored(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
@@ -102,8 +107,11 @@ class ValueEncoder:
         if self.ignored is None or self.column is None:
             return frame, np.arange(frame.height)
         text = as_text(frame[self.column])
-        is_ignored = text.is_null() if self.ignores_missing else text.str.strip_chars().eq_missing(self.ignored)
-        return frame.filter(~is_ignored), np.flatnonzero(~is_ignored.to_numpy())
+        is_ignored = find_missing(text)
+        if not self.ignores_missing:
+            names, ranks = rank_text(text)
+            is_ignored = np.array([False, *(name.strip() == self.ignored for name in names)])[ranks]
+        return frame.filter(~is_ignored), np.flatnonzero(~is_ignored)
 
     def fit_encode(self, frame: pl.DataFrame, rows: Ints, default: int = 0) -> Ints:
         """Encode the values of new rows, which have the given indices; `default` is the code without a column."""
@@ -118,7 +126,7 @@ class ValueEncoder:
                         "for labels, domains or groups. Choose another column."
                     ]
                 )
-            missing = rows[text.is_null().to_numpy()]
+            missing = rows[find_missing(text)]
             self.first_missing += missing[: MAX_SHOWN - len(self.first_missing)].tolist()
             self.n_missing += len(missing)
         return self.encode(frame, default)
@@ -127,8 +135,7 @@ class ValueEncoder:
         """Encode values that `fit_encode` has encoded before."""
         if self.column is None:
             return np.full(frame.height, default)
-        text = as_text(frame[self.column])
-        names = text.drop_nulls().unique().sort().to_list()
+        names, ranks = rank_text(as_text(frame[self.column]))
         new_names = [name for name in names if name not in self.code_of_name]
         if new_names:
             raise TableError(
@@ -138,7 +145,7 @@ class ValueEncoder:
                 ]
             )
         codes = np.array([0, *(self.code_of_name[name] for name in names)], dtype=np.intp)
-        return codes[text.rank("dense").fill_null(0).to_numpy()]
+        return codes[ranks]
 
 
 class ColumnStatistics:
@@ -227,11 +234,11 @@ class ColumnStatistics:
         for position, is_wrong in not_numbers.items():
             if position not in self.first_not_number:
                 first = int(is_wrong.argmax())
-                value = as_text(frame.to_series(position).slice(first, 1)).item()
+                value = as_text(frame.to_series(position)[first : first + 1]).item()
                 self.first_not_number[position] = value, int(rows[first])
             for date_format, possible in self.may_be_dates.items():
                 if possible[position]:
-                    is_no_date = parse_days(frame.to_series(position), date_format).is_null().to_numpy()
+                    is_no_date = find_missing(parse_days(frame.to_series(position), date_format))
                     possible[position] = not (is_wrong & is_no_date).any()
             self.n_not_numbers[position] += is_wrong.sum()
             self.n_present[position] += is_wrong.sum()
@@ -256,11 +263,9 @@ class ColumnStatistics:
 
     def _add_missing_marks(self, frame: pl.DataFrame, is_missing: NDArray[np.bool_]) -> None:
         """Collect the text that stands for missing values, from columns with more missing values than nulls."""
-        for position in np.flatnonzero(is_missing.sum(axis=0) > np.array(frame.null_count().row(0))).tolist():
-            series = frame.to_series(position)
-            if is_text(series.dtype):
-                text = series.cast(import_polars().String)
-                marks = text.filter(is_missing[:, position]).drop_nulls().unique().to_list()
+        for position in np.flatnonzero(is_missing.sum(axis=0) > count_missing(frame)).tolist():
+            marks = list_marks(frame.to_series(position), is_missing[:, position])
+            if marks:
                 self.missing_marks.setdefault(position, set()).update(mark for mark in marks if mark.strip())
 
     def _add_unique_values(self, values: NDArray[np.float64]) -> None:
@@ -277,12 +282,11 @@ class ColumnStatistics:
     def update_levels(self, frame: pl.DataFrame) -> None:
         """Add the levels of a batch of rows, of all columns that are not numeric."""
         for position in np.flatnonzero(~self.numeric & ~self.too_many_levels).tolist():
-            series = frame[self.names[position]].unique()
-            has_codes = self.declared[position] and not self.n_not_numbers[position]
-            new_levels = (as_levels(series).unique() if has_codes else as_text(series)).drop_nulls()
+            has_codes = bool(self.declared[position] and not self.n_not_numbers[position])
+            new_levels = list_levels(frame[self.names[position]], as_codes=has_codes)
             levels = self.levels[position]
             if len(new_levels) <= MAX_LEVELS:
-                levels.update(new_levels.to_list())
+                levels.update(new_levels)
             if max(len(new_levels), len(levels)) > MAX_LEVELS:
                 self.too_many_levels[position] = True
                 levels.clear()
@@ -431,16 +435,15 @@ def _add_rows(survey: Survey, frame: pl.DataFrame, file_domain: int) -> None:
         return
     rows = start + kept
     if survey.columns.names:
-        features = frame.select(import_polars().col(survey.columns.names))
-        survey.columns.update(features, rows, rows - survey.starts[-1])
+        survey.columns.update(frame[survey.columns.names], rows, rows - survey.starts[-1])
     domains = survey.domain.fit_encode(frame, rows, file_domain)
     labels = survey.label.fit_encode(frame, rows)
     survey.group.fit_encode(frame, rows)
     if rows[0] < MAX_IDENTIFIER_ROWS:
         for name, batches in survey.group_hashes.items():
             text = as_text(frame[name])
-            is_present = text.is_not_null().to_numpy()
-            batches.append((text.hash().to_numpy()[is_present], domains[is_present]))
+            is_present = ~find_missing(text)
+            batches.append((hash_text(text)[is_present], domains[is_present]))
     survey.cells.update(dict(count_cells(domains, labels)))
 
 

@@ -1,13 +1,19 @@
-"""Conversion of columns of any type to numbers, text or dates, with one definition of missing values."""
+"""Conversion of columns of any type to numbers, text or dates, with one definition of missing values.
+
+The functions here take columns and frames of polars; ``_array_frame`` registers versions for arrays.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import singledispatch
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..linalg import Ints
 from ..utils.optional_imports import optional_import
 
 if TYPE_CHECKING:
@@ -37,23 +43,36 @@ def import_polars() -> Any:
     return optional_import("polars", "Reading tables")
 
 
+def has_polars() -> bool:
+    """Whether polars is installed; otherwise DataFrames of pandas are converted to arrays."""
+    try:
+        return find_spec("polars") is not None
+    except ImportError:  # by an importer that excludes it
+        return False
+
+
 def is_text(dtype: Any) -> bool:
     """Whether a column's values are neither numbers, nor durations, nor booleans."""
     return not (dtype.is_numeric() or dtype in (import_polars().Boolean, import_polars().Duration))
 
 
 def is_category(dtype: Any) -> bool:
-    """Whether the type of a column is categorical."""
+    """Whether the type of a column is categorical; columns of arrays have a type in words."""
+    if isinstance(dtype, str):
+        return dtype == "category"
     return dtype in (import_polars().Categorical, import_polars().Enum)
 
 
 def is_readable(dtype: Any) -> bool:
     """Whether a column holds scalar values, rather than lists, records or bytes."""
+    if isinstance(dtype, str):
+        return dtype != "lists, records or bytes"
     pl = import_polars()
     return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object))
 
 
-def as_text(series: pl.Series) -> pl.Series:
+@singledispatch
+def as_text(series: Any) -> Any:
     """Convert values to text, with null for missing values; text is not changed.
 
     Integers are written without a decimal point, so that 1 and 1.0 are the same level.
@@ -76,7 +95,8 @@ def as_text(series: pl.Series) -> pl.Series:
     return text.set(text.is_in(marks.to_list()), None) if len(marks) else text
 
 
-def parse_days(series: pl.Series, date_format: str = ISO_FORMAT) -> pl.Series:
+@singledispatch
+def parse_days(series: Any, date_format: str = ISO_FORMAT) -> Any:
     """Parse dates, typed or as text in a format, as days since 1970 with a fraction for the time; null if invalid."""
     pl = import_polars()
     parts = as_text(series).str.extract_groups(rf"^\s*{DATE_FORMATS[date_format]}{TIME}\s*$").struct.unnest()
@@ -91,7 +111,8 @@ def parse_days(series: pl.Series, date_format: str = ISO_FORMAT) -> pl.Series:
     return days.set((hours >= 24) | (minutes >= 60) | (seconds > 60), None)
 
 
-def as_levels(series: pl.Series) -> pl.Series:
+@singledispatch
+def as_levels(series: Any) -> Any:
     """Convert codes to text: an integer is the same level whether it is a number or the text 1 or 1.0."""
     return as_text(series).str.replace(WHOLE_NUMBER, "$1")
 
@@ -101,24 +122,25 @@ def is_missing_mark(text: pl.Series) -> pl.Series:
     return text.is_null() | text.str.strip_chars().str.to_lowercase().is_in(MISSING_MARKS).fill_null(True)
 
 
-def mark_missing(frame: pl.DataFrame, missing: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+@singledispatch
+def mark_missing(frame: Any, missing: Mapping[str, Sequence[str]]) -> Any:
     """Replace values that stand for missing values, given as text by column, by null.
 
     Numbers are compared as numbers, so that 0, 0.0 and the text "0" are the same value.
     """
-    pl = import_polars()
     replaced = []
     for name, values in missing.items():
-        if name not in frame.columns:
-            continue
-        text = as_text(frame[name]).str.strip_chars()
-        numbers = pl.Series(values, dtype=pl.String).cast(pl.Float64, strict=False).drop_nulls()
-        stands_for_missing = text.is_in(list(values)) | text.cast(pl.Float64, strict=False).is_in(numbers.to_list())
-        replaced.append(frame[name].set(stands_for_missing.fill_null(False), None))
+        if name in frame.columns:
+            pl = import_polars()
+            text = as_text(frame[name]).str.strip_chars()
+            numbers = pl.Series(values, dtype=pl.String).cast(pl.Float64, strict=False).drop_nulls()
+            is_marked = text.is_in(list(values)) | text.cast(pl.Float64, strict=False).is_in(numbers.to_list())
+            replaced.append(frame[name].set(is_marked.fill_null(False), None))
     return frame.with_columns(replaced) if replaced else frame
 
 
-def parse_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, NDArray[np.bool_]]]:
+@singledispatch
+def parse_numbers(frame: Any) -> tuple[NDArray[np.float64], dict[int, NDArray[np.bool_]]]:
     """Convert all columns to numbers, and mark values that are not numbers, by the position of their column.
 
     Missing values and values that are not numbers become NaN; true and false, also as text, become 1 and 0. Columns
@@ -157,3 +179,61 @@ def _convert_durations(series: pl.Series) -> pl.Series:
     ticks_per_second = TICKS_PER_SECOND[dtype.time_unit]
     # polars divides by multiplying with the inverse, which is inexact; the integer part is divided separately.
     return ticks // ticks_per_second + (ticks % ticks_per_second) / ticks_per_second
+
+
+@singledispatch
+def find_missing(series: Any) -> NDArray[np.bool_]:
+    """Mark the missing values of a column."""
+    return series.is_null().to_numpy()
+
+
+@singledispatch
+def count_missing(frame: Any) -> Ints:
+    """Count the missing values of each column."""
+    return np.array(frame.null_count().row(0), dtype=np.intp)
+
+
+@singledispatch
+def list_distinct(text: Any) -> list[str]:
+    """List the distinct values of a text column in order of appearance, without missing values."""
+    return text.drop_nulls().unique(maintain_order=True).to_list()
+
+
+@singledispatch
+def list_levels(series: Any, *, as_codes: bool) -> list[str]:
+    """List the distinct levels of a column in any order; with `as_codes`, 1 and 1.0 in text are the same level."""
+    distinct = series.unique()
+    levels = as_levels(distinct).unique() if as_codes else as_text(distinct)
+    return levels.drop_nulls().to_list()
+
+
+@singledispatch
+def list_marks(series: Any, rows: NDArray[np.bool_]) -> list[str]:
+    """List the distinct texts of some rows; none if the column does not hold text."""
+    if not is_text(series.dtype):
+        return []
+    return series.cast(import_polars().String).filter(rows).drop_nulls().unique().to_list()
+
+
+@singledispatch
+def rank_text(text: Any) -> tuple[list[str], Ints]:
+    """Return the sorted distinct values of a text column, and the rank of each row, from 1; 0 for missing values."""
+    return text.drop_nulls().unique().sort().to_list(), text.rank("dense").fill_null(0).to_numpy()
+
+
+@singledispatch
+def longest_text(text: Any) -> int:
+    """Return the number of characters of the longest value of a text column."""
+    return int(text.str.len_chars().max() or 0)
+
+
+@singledispatch
+def hash_text(text: Any) -> NDArray[np.uint64]:
+    """Return a hash of each value of a text column."""
+    return text.hash().to_numpy()
+
+
+@singledispatch
+def as_floats(series: Any) -> NDArray[np.float64]:
+    """Convert a column of numbers to an array, with NaN for missing values."""
+    return series.to_numpy()
