@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .kernels import PivotedNystroem
     from .model_selection import ProjectionSearchCV, UnseenClassifier
     from .models import fit, load_model
-    from .shift import diagnose
+    from .shift import diagnose, try_repairs
     from .study import compare
 
 _HOMES = {
@@ -39,6 +39,7 @@ _HOMES = {
     "diagnose": "shift",
     "fit": "models",
     "load_model": "models",
+    "try_repairs": "shift",
 }
 _SUBMODULES = (
     "datasets",
@@ -71,6 +72,7 @@ __all__ = [
     "diagnose",
     "fit",
     "load_model",
+    "try_repairs",
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 from . import _options as o
 from ._report import message_console, print_notices, print_result, show_columns, translate_errors
@@ -31,6 +31,14 @@ def fit(
     scale: o.Scale = "standardize",
     methods: o.FitMethods = "auto",
     with_models: o.With = None,
+    stable_columns: Annotated[
+        bool,
+        o.make_option(
+            o.METHODS,
+            "--stable-columns",
+            help="Leave out columns that are not comparable between domains, if that helps on held-out domains.",
+        ),
+    ] = False,
     transductive: o.Transductive = False,
     balance: o.Balance = "none",
     output: o.OutputModel,
@@ -57,6 +65,7 @@ def fit(
         model_card,
         open_row_stream,
         save_model,
+        select_stable_columns,
     )
     from ..tables import TableOptions, survey_table
 
@@ -87,6 +96,13 @@ def fit(
         try:
             plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP.get(feature_map), landmarks=landmarks)
             table = open_row_stream(source, plan, seed)
+            stable = None
+            if stable_columns:
+                stable = select_stable_columns(table, request, "accuracy", jobs, int(not quiet))
+                if stable.is_changed:
+                    source = survey_table(data, stable.options)
+                    table = open_row_stream(source, plan, seed)
+                table = replace(table, notices=[*table.notices, *stable.notices])
             landmark_options = {"--landmarks": landmarks, "--workers": workers, "--scheduler": scheduler}
             unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]
             unused_notices = [f"{' and '.join(unused)} {UNUSED_WITH_EXACT_KERNELS}"] if unused else []
@@ -117,6 +133,8 @@ def fit(
             source=source,
             command=o.current_command(),
         )
+        if stable is not None:
+            card["column_repair"] = stable.describe()
         save_model(result.model, output, card)
 
         def show(card: dict[str, Any]) -> None:

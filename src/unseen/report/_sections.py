@@ -191,6 +191,7 @@ def prepare_columns(summary: Mapping[str, Any]) -> Section:
         "domains": heat_map["domains"],
         "rows": rows,
         "hidden": columns["n_columns"] - len(rows),
+        "repairs": (summary.get("diagnosis") or {}).get("repairs"),
     }
 
 

@@ -7,6 +7,7 @@
 
 from ._column_audit import ColumnAudit, Finding, audit_columns
 from ._column_diagnosis import ColumnDiagnosis, diagnose_columns, find_column_notices
+from ._column_repairs import ColumnRepairs, RepairTrial, evaluate_table_repairs, find_repair, try_repairs
 from ._column_shift import ColumnShifts, measure_column_shift
 from ._column_values import columns_from_matrix
 from ._diagnose import ClassShift, Diagnosis, Shift, diagnose
@@ -18,6 +19,7 @@ __all__ = [
     "ClassShift",
     "ColumnAudit",
     "ColumnDiagnosis",
+    "ColumnRepairs",
     "ColumnShifts",
     "Diagnosis",
     "Finding",
@@ -30,4 +32,5 @@ __all__ = [
     "diagnose",
     "measure_column_shift",
     "summarize_columns",
+    "try_repairs",
 ]

@@ -31,6 +31,7 @@ from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
 from . import _interpretation
 from ._column_diagnosis import ColumnDiagnosis, diagnose_columns
+from ._column_repairs import ColumnRepairs, evaluate_table_repairs
 from ._permutation_tests import (
     PermutationResult,
     adjust_by_holm,
@@ -163,6 +164,8 @@ class Diagnosis:
     columns : ColumnDiagnosis or None
         Which columns differ, how, and what to do; None for arrays and photographs, and for tables
         of more than 1,000 columns.
+    repairs : ColumnRepairs or None
+        Whether leaving out or repairing columns helps on held-out domains, if `try_repairs` is true.
     """
 
     n_samples: int
@@ -180,6 +183,7 @@ class Diagnosis:
     outlier_domain: Any
     assumed: tuple[str, ...] = ()
     columns: ColumnDiagnosis | None = None
+    repairs: ColumnRepairs | None = None
 
     @cached_property
     def notices(self) -> tuple[str, ...]:
@@ -223,6 +227,7 @@ class Diagnosis:
             "reading": list(self.reading),
             "notices": list(self.notices),
             "columns": None if self.columns is None else self.columns.summary(),
+            "repairs": None if self.repairs is None else self.repairs.summary(),
         }
 
     def __str__(self) -> str:
@@ -295,6 +300,7 @@ def diagnose(
     categories: Sequence[str] | None = None,
     missing: Mapping[str, Any] | None = None,
     scale: Scale = "standardize",
+    try_repairs: bool = False,
     n_permutations: int = 499,
     max_per_domain: int = 500,
     alpha: float = 0.05,
@@ -331,6 +337,8 @@ def diagnose(
         Further parameters of :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
         Scaling of the features of a table: see :func:`unseen.tables.make_preprocessor`.
+    try_repairs : bool, default=False
+        Whether to evaluate leaving out and repairing columns of a table, as :func:`unseen.try_repairs` does.
     n_permutations : int, default=499
         Number of permutations for every p-value; the smallest possible p-value is ``1 / (n_permutations + 1)``.
     max_per_domain : int, default=500
@@ -377,10 +385,13 @@ def diagnose(
         missing=missing,
     )
     columns = None
+    repairs = None
     is_read = isinstance(data, Table)  # by the caller, who has shown its notices
     if is_read or is_table(data, y, sample_domain):
         table = data if is_read else read_survey(survey_table(data, options))
         columns = diagnose_columns(table, alpha)
+        if try_repairs:
+            repairs = evaluate_table_repairs(table, verbose=verbose)
         data = make_preprocessor(table.schema, scale).fit_transform(table.X)
         y = table.y
         sample_domain = table.domain
@@ -389,6 +400,8 @@ def diagnose(
             warn(notice, DataWarning)
     else:
         check_array_options(options)
+    if try_repairs and repairs is None:
+        raise ValueError("try_repairs=True needs a table with named columns; data are arrays. Pass a DataFrame.")
     if y is None or sample_domain is None:
         raise ValueError("diagnose needs labels and domains: pass y and sample_domain, or a table that has both.")
     check_labels(y)
@@ -437,6 +450,7 @@ def diagnose(
         outlier_domain=None if outlier is None else domains.tolist()[outlier],
         assumed=tuple(assumed),
         columns=columns,
+        repairs=repairs,
     )
 
 
