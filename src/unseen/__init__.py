@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .model_selection import ProjectionSearchCV, UnseenClassifier
     from .models import fit, load_model
     from .shift import diagnose, try_repairs
-    from .study import compare
+    from .study import compare, site_learning_curve
 
 _HOMES = {
     **dict.fromkeys(("CIDG", "DICA", "KFDA", "MDA", "SCA", "DomainCenterer", "UndoBias"), "estimators"),
@@ -39,6 +39,7 @@ _HOMES = {
     "diagnose": "shift",
     "fit": "models",
     "load_model": "models",
+    "site_learning_curve": "study",
     "try_repairs": "shift",
 }
 _SUBMODULES = (
@@ -72,6 +73,7 @@ __all__ = [
     "diagnose",
     "fit",
     "load_model",
+    "site_learning_curve",
     "try_repairs",
 ]
 

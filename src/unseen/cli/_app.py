@@ -18,6 +18,7 @@ from ._help import Command, Group
 from ._predict import predict
 from ._reproduce import reproduce
 from ._show import show
+from ._sites import sites
 
 app = typer.Typer(
     cls=Group,
@@ -40,6 +41,7 @@ register(compare, DATA)
 register(diagnose, DATA)
 register(explore, DATA, needs_arguments=False)
 register(extract, DATA)
+register(sites, DATA)
 register(fit, MODELS)
 register(predict, MODELS)
 register(show, MODELS)

@@ -221,6 +221,17 @@ FitMethods = Annotated[
         help=f"{METHODS_HELP} Several make an ensemble; auto is the ensemble of unseen.UnseenClassifier.",
     ),
 ]
+AverageMethods = Annotated[
+    str,
+    make_option(
+        METHODS,
+        "--methods",
+        metavar="NAMES",
+        callback=list_methods_on_help,
+        is_eager=True,
+        help=f"{METHODS_HELP} Their mean is evaluated, each with one setting.",
+    ),
+]
 With = Annotated[
     list[str] | None,
     make_option(

@@ -21,43 +21,45 @@ AVERAGE_METHODS = ("logistic", "gradient boosting")
 
 
 def make_average_candidates(methods: Sequence[Any], n_classes: int) -> list[Candidate]:
-    """Make the candidates of an average: all settings that each method has in the automatic ensemble.
+    """Make the candidates of an average: the middle one of the settings of each method in the automatic ensemble.
 
-    Methods that need batches of a new domain are an error, since rows are predicted one by one.
+    For logistic regression that is C=1. Methods that need batches of a new domain are an error, since rows are
+    predicted one by one.
     """
     chosen = expand_methods(parse_methods(list(methods)), transductive=False)
     transductive = [method.name for method in chosen if method.transductive]
     if transductive:
         raise ValueError(f"methods contains {transductive[0]!r}, which is transductive. Use methods that are not.")
-    return [
-        candidate
-        for method in chosen
-        for candidate in method.candidates(n_classes, grid="ensemble", heads=("logistic",), centerings=("source",))
-    ]
+    candidates = []
+    for method in chosen:
+        settings = list(method.candidates(n_classes, grid="ensemble", heads=("logistic",), centerings=("source",)))
+        candidates.append(settings[len(settings) // 2])
+    return candidates
 
 
 def predict_by_average(
     candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], config: EvaluationConfig
 ) -> list[Array]:
-    """Predict the held-out rows of splits by the mean probabilities of methods, each the mean of its settings.
+    """Predict the held-out rows of splits by the mean probabilities of candidates.
 
     Returns
     -------
     probabilities : list of ndarray of shape (n_held_out, n_classes)
-        One for each split, in the order of the sorted classes of all samples.
+        One for each split, in the order of the sorted classes of all samples; NaN if no candidate could be fitted, such
+        as to rows of a single class.
     """
-    by_method: list[dict[str, list[Array]]] = [{} for _ in splits]
-    errors: dict[int, str] = {}
+    sums = [np.zeros((len(test), len(samples.classes))) for _, test in splits]
+    counts = np.zeros(len(splits))
+    errors = []
     for prediction in evaluate_candidates(candidates, samples, splits, config, with_decision_scores="all"):
         if prediction.codes is None:
-            errors[prediction.split] = prediction.error
+            errors.append(prediction.error)
             continue
-        P = softmax(prediction.responses["decision_scores"])
-        by_method[prediction.split].setdefault(candidates[prediction.candidate].method, []).append(P)
-    failed = [k for k, own in enumerate(by_method) if not own]
-    if failed:
-        raise ValueError(f"No model could be fitted on a part of the data: {errors.get(failed[0], 'unknown error')}")
-    return [np.mean([np.mean(P, axis=0) for P in own.values()], axis=0) for own in by_method]
+        sums[prediction.split] += softmax(prediction.responses["decision_scores"])
+        counts[prediction.split] += 1
+    if not counts.any():
+        raise ValueError(f"No model could be fitted. First reason: {errors[0]}")
+    return [total / n if n else np.full_like(total, np.nan) for total, n in zip(sums, counts, strict=True)]
 
 
 def score_probabilities(
@@ -67,6 +69,9 @@ def score_probabilities(
     scorer = Scorer(scoring, samples, splits)
     scores = []
     for k, P in enumerate(probabilities):
+        if not np.isfinite(P).all():
+            scores.append(np.nan)
+            continue
         decisions = P[:, 1] - P[:, 0] if P.shape[1] == 2 else P
         responses = {"predict_proba": P, "decision_function": decisions}
         scores.append(scorer(Prediction(0, k, P.argmax(axis=1), responses)))

@@ -8,5 +8,6 @@ from ._column_figures import draw_column_shift
 from ._figures import draw_comparison, draw_diagnosis, draw_heat_map, import_pyplot, write_cells
 from ._format import describe_columns, format_percent, rank_methods
 from ._render import render_comparison, render_diagnosis
+from ._site_figures import draw_site_curve
 
 __all__ = ["render_comparison", "render_diagnosis"]
