@@ -11,10 +11,12 @@ from .. import __version__
 from ._compare import compare
 from ._demo import demo
 from ._diagnose import diagnose
+from ._explain import explain
 from ._explore import explore
 from ._extract import extract
 from ._fit import fit
 from ._help import Command, Group
+from ._importance import importance
 from ._predict import predict
 from ._reproduce import reproduce
 from ._show import show
@@ -44,6 +46,8 @@ register(extract, DATA)
 register(sites, DATA)
 register(fit, MODELS)
 register(predict, MODELS)
+register(explain, MODELS)
+register(importance, MODELS)
 register(show, MODELS)
 register(demo, STUDIES, needs_arguments=False)
 app.add_typer(reproduce, name="reproduce", rich_help_panel=STUDIES)

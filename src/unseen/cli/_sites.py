@@ -88,7 +88,8 @@ def sites(
 def show_curve(summary: dict[str, Any]) -> None:
     """Print the curve as a table, and what it says in sentences."""
     factor, digits = (100, 1) if summary["is_percent"] else (1, 3)
-    title = f"{summary['metric'].capitalize()} on a new domain{', in percent' if summary['is_percent'] else ''}"
+    metric = summary["metric"]
+    title = f"{metric[0].upper()}{metric[1:]} on a new domain{', in percent' if summary['is_percent'] else ''}"
     table = make_table(["training domains"], ["mean", "95% prediction interval"], title)
     for points, mark in ((summary["points"], ""), (summary["extrapolated"], " (power law)")):
         for point in points:

@@ -4,6 +4,7 @@ Imports from `tables`, `model_selection` and `shift`.
 """
 
 from ._fit_data import fit
+from ._importance import ColumnImportance, Importance, held_out_importance
 from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
 from ._model_card import model_card
 from ._model_file import check_storable, load_model, read_card, save_model
@@ -13,6 +14,8 @@ from ._table_fit import AUTO, TableFit, fit_notices, fit_table
 from ._table_model import TableModel
 
 __all__ = [
+    "ColumnImportance",
+    "Importance",
     "Model",
     "ModelFileError",
     "TableFit",
@@ -20,6 +23,7 @@ __all__ = [
     "TablePredictions",
     "fit",
     "fit_table",
+    "held_out_importance",
     "load_model",
     "model_card",
     "read_card",

@@ -7,7 +7,8 @@ matplotlib figure. This package imports no other package of unseen except ``util
 from ._column_figures import draw_column_shift
 from ._figures import draw_comparison, draw_diagnosis, draw_heat_map, import_pyplot, write_cells
 from ._format import describe_columns, format_percent, rank_methods
-from ._render import render_comparison, render_diagnosis
+from ._importance_figures import draw_importance
+from ._render import render_comparison, render_diagnosis, render_importance
 from ._site_figures import draw_site_curve
 
-__all__ = ["render_comparison", "render_diagnosis"]
+__all__ = ["render_comparison", "render_diagnosis", "render_importance"]

@@ -28,7 +28,7 @@ def draw_site_curve(data: dict[str, Any], figure: Any = None) -> Any:
     for points, style in (
         (data["points"], {"color": DETECTED_COLOR, "marker": "o", "label": "evaluated"}),
         (
-            data["extrapolated"],
+            [data["points"][-1], *data["extrapolated"]],
             {"color": ACCENT_COLOR, "marker": "o", "mfc": "white", "ls": "--", "label": "power law"},
         ),
     ):

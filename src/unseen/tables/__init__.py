@@ -1,6 +1,6 @@
 """Tables in files or in memory: reading, checks, and encoding as numbers."""
 
-from ._agreement import Agreement
+from ._agreement import Agreement, encode_true_labels
 from ._array_frame import ArrayFrame
 from ._column_roles import Dates, TableOptions
 from ._data import check_array_options, open_data, table_from_arrays

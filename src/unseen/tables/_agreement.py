@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+def encode_true_labels(labels: Any, classes: Any) -> NDArray[np.float64]:
+    """Return the index of each label among the classes of a model: -1 if it is not a class, NaN if it is missing."""
+    classes = np.asarray(classes)
+    return encode_levels(_format_labels(labels, classes), tuple(map(str, classes.tolist())))
+
+
 @dataclass(frozen=True)
 class Agreement:
     """Counts of rows by domain, label and prediction. Agreements of batches can be added.
@@ -53,8 +59,7 @@ class Agreement:
     def from_predictions(cls, labels: pl.Series, predicted: Any, classes: Any, domain: Any = None) -> Agreement:
         """Compare labels with predictions; `domain` holds the domain of each row, None if all belong to one."""
         classes = np.asarray(classes)
-        class_names = tuple(map(str, classes.tolist()))
-        label_codes = encode_levels(_format_labels(labels, classes), class_names)
+        label_codes = encode_true_labels(labels, classes)
         is_labeled = ~np.isnan(label_codes)
         labeled_predictions = np.asarray(predicted)[is_labeled]
         order = np.argsort(classes)
