@@ -238,7 +238,7 @@ class ColumnRepairs:
 
 
 def _replace_nan(values: Mapping[str, Any]) -> dict[str, Any]:
-    plain = {}
+    plain: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, dict):
             plain[key] = _replace_nan(value)
