@@ -134,6 +134,9 @@ def _open_output(output: Path) -> Iterator[Path]:
 
 def show_predictions(summary: dict[str, Any]) -> None:
     """Print the number of rows of each label, the accuracy if labels are known, and the novelty of the domains."""
+    from ..models import name_contributions
+    from ..shift import FAR_RATIO
+
     has_domains = any(entry["domain"] is not None for entry in summary["novelty"])
     _print_line(_format_rows(summary["rows"]))
     for entry in summary["labels"]:
@@ -149,7 +152,10 @@ def show_predictions(summary: dict[str, Any]) -> None:
         _print_line(sets["note"] or text)
     lines = []
     for entry in sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0)):
-        lines.append(f"{quote_label(entry['domain'])}: {entry['text']}" if has_domains else entry["text"])
+        text = entry["text"]
+        if (entry["ratio"] or 0) > FAR_RATIO:
+            text += name_contributions(summary["columns"], entry["domain"])
+        lines.append(f"{quote_label(entry['domain'])}: {text}" if has_domains else text)
     _print_lines(lines, "all less novel")
 
 

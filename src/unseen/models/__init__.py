@@ -8,6 +8,7 @@ from ._importance import ColumnImportance, Importance, held_out_importance
 from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
 from ._model_card import model_card
 from ._model_file import check_storable, load_model, read_card, save_model
+from ._new_data_notes import name_contributions
 from ._row_stream import TableRows, open_row_stream
 from ._stable_columns import select_stable_columns
 from ._table_fit import AUTO, TableFit, fit_notices, fit_table

@@ -10,7 +10,7 @@ from typing import Any
 from scipy.special import bdtrc
 
 from ..linalg import Moments
-from ..shift import FAR_RATIO, Novelty
+from ..shift import Novelty
 from ..tables import NewValues, format_count
 from ..utils.validation import format_list
 
@@ -133,16 +133,11 @@ def new_data_notes(facts: Mapping[str, Any], rows: int) -> Iterator[str]:
         yield (
             f"The new rows{where} lie outside of the source domains: their distance is {farthest['ratio'] or 0.0:.1f} "
             "times the distance that is usual for a source domain from the others. Check some predictions by hand."
-            f"{_name_contributions(facts['columns'], farthest['domain'])}"
+            f"{name_contributions(facts['columns'], farthest['domain'])}"
         )
-    for entry in facts["novelty"]:
-        contributions = _name_contributions(facts["columns"], entry["domain"])
-        if not entry["far"] and (entry["ratio"] or 0.0) > FAR_RATIO and contributions:
-            name = "The new rows" if entry["domain"] is None else f"The rows of {entry['domain']}"
-            yield f"{name} lie at the limit of what the source domains span.{contributions}"
 
 
-def _name_contributions(columns: Sequence[dict[str, Any]], domain: Any) -> str:
+def name_contributions(columns: Sequence[dict[str, Any]], domain: Any) -> str:
     """Name the columns that make a domain far, with their shares of the distance of columns."""
     for entry in columns:
         if entry["domain"] == domain and entry["contributions"]:

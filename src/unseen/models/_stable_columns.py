@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..shift import RepairTrial, evaluate_table_repairs
@@ -47,7 +47,7 @@ class StableColumns:
 
     def describe(self) -> dict[str, Any]:
         """The decision in plain values, for the model card."""
-        return {"used": self.is_changed, "repair": asdict(self.trial.repair), "reason": self.trial.test.reason}
+        return {"used": self.is_changed, "repair": self.trial.repair.to_dict(), "reason": self.trial.test.reason}
 
 
 def select_stable_columns(

@@ -51,7 +51,7 @@ class ColumnDiagnosis:
             "findings": [{**asdict(finding), "domains": list(finding.domains)} for finding in self.findings],
             "heat_map": self.shifts.heat_map(COLUMNS_IN_HEAT_MAP),
             "n_columns": len(self.audit.columns),
-            "effects": [asdict(effect) for effect in self.shifts.effects],
+            "effects": [{**asdict(effect), "opposite": list(effect.opposite)} for effect in self.shifts.effects],
         }
 
     def to_frame(self) -> Any:

@@ -84,6 +84,10 @@ class Repair:
             parts.append(f"without {enumerate_some(self.drop)}")
         return ", ".join(parts) or "nothing"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, for JSON."""
+        return {"drop": list(self.drop), "missing": dict(self.missing)}
+
     def apply(self, table: Table) -> Table:
         """Return the table without the columns, and with NaN for the values."""
         columns = table.schema.columns
@@ -210,7 +214,7 @@ class ColumnRepairs:
                 {
                     "name": trial.name,
                     "step": trial.step,
-                    "repair": asdict(trial.repair),
+                    "repair": trial.repair.to_dict(),
                     "gains": [_replace_nan(asdict(gain)) for gain in trial.gains],
                     "accepted": trial.test.is_accepted,
                     "reason": trial.test.reason,
