@@ -40,4 +40,4 @@ plt.show()
 # Table
 # -----
 # ``comparison.to_html()`` returns a report with all results.
-print(comparison.frame().to_string(float_format="{:.3f}".format))
+print(comparison.to_frame().to_string(float_format="{:.3f}".format))

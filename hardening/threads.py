@@ -106,7 +106,7 @@ def search_cases(n_jobs: int | None = None) -> dict[str, Case]:
         ),
         "UnseenClassifier": fit(Unseen(methods=FEW, n_jobs=n_jobs)),
         "UnseenClassifier, wide": fit(Unseen(n_jobs=n_jobs), WIDE, *narrow),
-        "unseen.fit": lambda: unseen.fit(table(), method="auto", label="y", domain="d", n_jobs=n_jobs).estimator,
+        "unseen.fit": lambda: unseen.fit(table(), methods="auto", label="y", domain="d", n_jobs=n_jobs).estimator,
     }
 
 

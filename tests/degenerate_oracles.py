@@ -366,7 +366,7 @@ def table_fit(case):
     def predictions(part):
         columns = {f"x{j}": column for j, column in enumerate(np.asarray(part.X).T)}
         frame = polars.DataFrame({**columns, "label": part.y, "site": [f"site {s}" for s in part.d]})
-        model = unseen.fit(frame, method="1-NN" if case.large else "logistic", label="label", domain="site")
+        model = unseen.fit(frame, methods="1-NN" if case.large else "logistic", label="label", domain="site")
         return np.asarray(model.predict(frame.drop("label", "site")))
 
     if sparse.issparse(case.X):

@@ -51,7 +51,8 @@ def answers(model, X, domain):
     prepared = model.prepare(X)
     said = [votes.tobytes() for votes in model.ensemble.member_scores(prepared, domain)]
     likely = model.predict_proba(X, sample_domain=domain).tobytes()
-    return [model.predict(X, sample_domain=domain), model.novelty.start().add(prepared).result(), likely, *said]
+    novelty = model.novelty.start().add(model.novelty_features(prepared)).result()
+    return [model.predict(X, sample_domain=domain), novelty, likely, *said]
 
 
 def assert_same_answers(model, other):

@@ -9,6 +9,7 @@ import runpy
 import shlex
 import shutil
 import textwrap
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 from unittest.mock import patch
 
 from typer.testing import CliRunner
+
+from unseen.exceptions import DataWarning
 
 WIDTH = 92  # of the terminal that a page shows
 ABOUT = doctest.register_optionflag("ABOUT")  # after an example whose numbers may differ a little
@@ -128,7 +131,9 @@ class Reader:
                 self.command(step)
             else:
                 test = doctest.DocTest([step], self.names, self.page.name, str(self.page), 0, None)
-                self.runner.run(test, out=self.said.append, clear_globs=False)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DataWarning)  # pages show what is printed, not what is on stderr
+                    self.runner.run(test, out=self.said.append, clear_globs=False)
                 self.names |= test.globs
                 assert not self.said, "".join(self.said)
 

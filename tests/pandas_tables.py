@@ -77,7 +77,7 @@ def results(patients, odd, asked):
     tables += [read(messy.assign(**columns)) for columns in bad_columns(n).values()]
     tables += [read(messy.to_dict("records")), read({name: messy[name].tolist() for name in messy})]
     model = unseen.fit(
-        patients, label="diagnosis", domain="hospital", method="logistic", group="patient_id", drop=["note", "ward"],
+        patients, label="diagnosis", domain="hospital", methods="logistic", group="patient_id", drop=["note", "ward"],
         dates="ordinal",
     )  # fmt: skip
     new = patients.drop(columns="diagnosis").assign(sex=["x", *patients["sex"][1:]])

@@ -51,9 +51,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("command", "encoding"), [*((command, "ascii") for command in COMMANDS), ("compare", "cp1252")]
-)
+@pytest.mark.parametrize(("command", "encoding"), [("fit", "ascii"), ("predict", "ascii"), ("compare", "cp1252")])
 def test_characters_that_cannot_be_encoded_are_replaced(home, command, encoding):
     for path in home.glob("made.*"):
         path.unlink()
@@ -67,6 +65,12 @@ def test_characters_that_cannot_be_encoded_are_replaced(home, command, encoding)
 def test_nothing_is_lost_in_json(home):
     done = unseen(home, "ascii", "show", "given.unseen", "--format", "json")
     assert set(json.loads(done.stdout.decode("ascii"))["data"]["domains"]) == set(SITES)
+
+
+def test_nothing_is_lost_in_predictions(home):
+    done = unseen(home, "ascii", "predict", "given.unseen", "train.csv", "-o", "-", "--quiet")
+    labels = {line.split(",")[0] for line in done.stdout.decode("utf-8").splitlines()[1:]}
+    assert labels == set(LABELS)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full here")

@@ -87,7 +87,7 @@ def test_every_projection_of_a_pool_is_centered_on_the_target_and_domains_of_tra
             member[0].set_params(centering="target")
     for names in (domain, np.where(domain == "lima", "north", domain), np.full(len(X), "north")):
         frame = pl.read_parquet(home / "new.parquet").with_columns(site=pl.Series(names))
-        found = model.predict_table(model.open_table(frame, domain="site", batch_size=7), center="target")
+        found = model.predict_table(model.open_table(frame, domain="site", batch_size=7), centering="target")
         expected = moved.predict_proba(X, sample_domain=names)
         np.testing.assert_allclose(probabilities(found.frame), expected, atol=1e-10)
         changed = np.abs(expected - fitted.predict_proba(X)).max(axis=1) > 1e-6
@@ -130,7 +130,7 @@ def test_sets_are_a_column_of_labels_with_the_likeliest_first(home, tmp_path, mo
 @pytest.mark.parametrize(("coverage", "reason"), [(0.8, "3 held-out domains: at most"), (80, "is not between 0 and 1")])
 def test_sets_that_cannot_be_promised_are_refused_before_anything_is_read(home, tmp_path, coverage, reason):
     model = load_model(home / "plain.unseen")
-    for ask in (model.predict_set, lambda data, c: model.predict_table(data, sets=c)):
+    for ask in (model.predict_set, lambda data, c: model.predict_table(data, coverage=c)):
         with pytest.raises(ValueError, match=reason):
             ask(tmp_path / "none.csv", coverage)
     command = [

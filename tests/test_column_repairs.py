@@ -74,7 +74,7 @@ def test_the_page_has_the_sentences_and_the_heat_map():
 
 def test_fit_warns_of_grave_findings_only():
     with pytest.warns(DataWarning, match="'dose' is 0 in"):
-        unseen.fit(make_table(), **ROLES, method="logistic")
+        unseen.fit(make_table(), **ROLES, methods="logistic")
     clean = make_table().drop(columns="dose")
     assert find_column_notices(load_table(clean, **ROLES)) == []
 
@@ -118,7 +118,7 @@ def test_leaving_out_a_harmful_column_gains_and_is_used_by_fit():
     assert trial.test.is_accepted
     assert json.loads(json.dumps(result.summary())) == result.summary()
     with pytest.warns(DataWarning, match="Stable columns"):
-        model = unseen.fit(table, **ROLES, columns="stable", method="logistic")
+        model = unseen.fit(table, **ROLES, columns="stable", methods="logistic")
     assert "code" not in model.schema.feature_names
     assert model.card["column_repair"]["used"]
 
@@ -126,7 +126,7 @@ def test_leaving_out_a_harmful_column_gains_and_is_used_by_fit():
 def test_columns_stay_where_the_test_does_not_pass():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = unseen.fit(make_table(), **ROLES, columns="stable", method="logistic")
+        model = unseen.fit(make_table(), **ROLES, columns="stable", methods="logistic")
     assert any("All columns are used" in str(warning.message) for warning in caught)
     assert model.schema.feature_names == ["marker", "dose", "code"]
     assert not model.card["column_repair"]["used"]
@@ -156,7 +156,7 @@ def test_two_domains_are_too_few_to_try_repairs():
 @pytest.fixture(scope="module")
 def model():
     table = make_table(seed=3, zeros=0.0).drop(columns="code")
-    return unseen.fit(table, **ROLES, method="logistic")
+    return unseen.fit(table, **ROLES, methods="logistic")
 
 
 def new_rows(seed=4):

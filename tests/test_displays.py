@@ -181,7 +181,7 @@ def test_many_panels_are_wrapped():
 def test_the_surface_as_a_frame(search):
     pytest.importorskip("pandas")
     display = ValidationSurfaceDisplay.from_search(search)
-    frame = display.frame()
+    frame = display.to_frame()
     assert frame.shape == (12, 6)
     chosen = frame[frame["is_selected"]].iloc[0]
     assert chosen["mean_test_score"] == search.best_score_ == frame["mean_test_score"].max()
@@ -295,7 +295,7 @@ def test_twenty_long_names_and_many_domains_fit_in_the_figure():
 
 def test_the_leaderboard_as_a_frame(model):
     pytest.importorskip("pandas")
-    frame = LeaderboardDisplay.from_classifier(model).frame()
+    frame = LeaderboardDisplay.from_classifier(model).to_frame()
     assert frame["model"].tolist() == [row.model for row in model.leaderboard_]
     np.testing.assert_allclose(frame[["score_a", "score_b", "score_c"]].mean(axis=1), frame["mean"])
     assert frame["is_selected"].sum() == 1
@@ -327,7 +327,7 @@ def test_what_is_not_fitted_is_refused(draw, unfitted):
 
 @pytest.mark.parametrize(
     ("missing", "call", "message"),
-    [("matplotlib", "plot", r"pip install 'unseen\[cli\]'"), ("pandas", "frame", "pip install pandas")],
+    [("matplotlib", "plot", r"pip install 'unseen\[cli\]'"), ("pandas", "to_frame", "pip install pandas")],
 )
 def test_a_missing_dependency_is_named_with_what_installs_it(monkeypatch, missing, call, message):
     monkeypatch.setitem(sys.modules, missing, None)

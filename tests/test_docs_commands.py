@@ -112,6 +112,8 @@ OURS = [one for one in collect(ALL) if one.values[0].text.startswith("unseen")]
 
 def parsed(words):
     """The parameters that a command would be run with."""
+    # These options act while they are parsed, and would change the start-up file of the shell of the current user.
+    assert not {"--install-completion", "--show-completion"} & set(words), "mention this option in the text instead"
     group = typer.main.get_command(app)
     with group.make_context("unseen", words) as context:
         while hasattr(group, "resolve_command"):
@@ -170,7 +172,7 @@ def place(tmp_path_factory):
     pl.DataFrame(toy.data, schema=["x0", "x1"]).with_columns(
         label=pl.Series(toy.target), domain=pl.Series(toy.domain.tolist())
     ).write_csv(folder / "toy.csv")
-    unseen.fit(table, method="logistic", label="diagnosis", domain="hospital").save(folder / "model.unseen")
+    unseen.fit(table, methods="logistic", label="diagnosis", domain="hospital").save(folder / "model.unseen")
     (folder / "models.py").write_text(
         "from sklearn.ensemble import RandomForestClassifier\nfrom sklearn.svm import SVC\n"
         "forest = ('forest', RandomForestClassifier(5, random_state=0))\n"
@@ -232,7 +234,7 @@ def test_a_command_of_the_guide_runs(command, place, monkeypatch):
     if ".onnx" in command.text:
         draw_photos(place)
     if words[1] == "predict" and not Path(words[2]).exists():
-        unseen.fit("eleven_patients", method="logistic").save(words[2])
+        unseen.fit("eleven_patients", methods="logistic").save(words[2])
     less = {name: value for kind in FASTER if kind in words[1:3] for name, value in FASTER[kind].items()}
     more = [word for name, value in less.items() if name not in words for word in (name, value) if word]
     code, output = run([*words, *more])

@@ -257,10 +257,10 @@ def test_sets_of_all_classes_are_replaced_by_the_number_of_domains_that_smaller_
     with pytest.warns(UserWarning, match=says):
         sets = model.predict_set(table.X, 0.75)
     assert all(len(own) == 3 for own in sets)
-    note = model.predict_table(table.X, sets=0.75).summary["sets"]["note"]
+    note = model.predict_table(table.X, coverage=0.75).summary["sets"]["note"]
     assert re.search(says, note)
     assert "all 3 classes, so the sets are uninformative" in note
-    assert model.predict_table(table.X, sets=0.3).summary["sets"]["note"] == ""
+    assert model.predict_table(table.X, coverage=0.3).summary["sets"]["note"] == ""
 
 
 def test_so_many_domains_are_enough_for_smaller_sets_and_one_less_is_not(table):

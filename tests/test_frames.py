@@ -155,7 +155,7 @@ def test_a_frame_is_diagnosed_as_its_prepared_samples():
 def test_a_model_of_a_frame_predicts_frames_and_files_also_when_it_was_saved(tmp_path):
     pytest.importorskip("skops")
     with pytest.warns(DataWarning) as warned:
-        model = unseen.fit(PATIENTS, method="logistic", dates="ordinal", group="patient_id")
+        model = unseen.fit(PATIENTS, methods="logistic", dates="ordinal", group="patient_id")
     assert [str(warning.message) for warning in warned] == model.card["data"]["notices"]
     assert [c.name for c in model.schema.columns if c.kind == "date"] == ["admitted", "seen", "born"]
     assert {use["column"]: use["use"] for use in model.card["data"]["columns"]}["patient_id"] == "group"

@@ -32,7 +32,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def model(table):
-    return unseen.fit(table[table["site"] != "s0"], **ROLES, method="logistic")
+    return unseen.fit(table[table["site"] != "s0"], **ROLES, methods="logistic")
 
 
 @pytest.mark.filterwarnings("ignore::unseen.exceptions.NewDataWarning")
@@ -85,16 +85,16 @@ def test_labels_may_be_an_array_and_rows_without_a_known_label_are_left_out(mode
 
 
 def test_held_out_importance_uses_models_of_the_other_domains(table):
-    result = held_out_importance(table, **ROLES, method="logistic", n_repeats=3)
+    result = held_out_importance(table, **ROLES, methods="logistic", n_repeats=3)
     assert result.is_held_out
     assert result["code"].by_domain["s0"] < 0
     # The score of a domain is that of a model fitted to the others.
     others = table[table["site"] != "s2"]
     here = table[table["site"] == "s2"]
-    alone = unseen.fit(others, **ROLES, method="logistic").predict(here.drop(columns=["ill", "site"]))
+    alone = unseen.fit(others, **ROLES, methods="logistic").predict(here.drop(columns=["ill", "site"]))
     assert result.scores["s2"] == pytest.approx(accuracy_score(here["ill"], alone))
     with pytest.raises(ValueError, match="at least 3 domains"):
-        held_out_importance(table[table["site"] < "s2"], **ROLES, method="logistic")
+        held_out_importance(table[table["site"] < "s2"], **ROLES, methods="logistic")
 
 
 def test_explanations_name_the_columns_that_move_the_probability(model, table):
@@ -116,7 +116,7 @@ def test_a_linear_model_is_driven_by_its_largest_contribution():
     X = rng.normal(size=(300, 3))
     y = (X @ [2.0, 1.0, 0.0] + 0.5 * rng.normal(size=300) > 0).astype(int)
     frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(ill=y, site=np.repeat(["x", "y", "z"], 100))
-    model = unseen.fit(frame, **ROLES, method=("lr", LogisticRegression(), {"C": [1.0]}), scale="none")
+    model = unseen.fit(frame, **ROLES, methods=("lr", LogisticRegression(), {"C": [1.0]}), scale="none")
     row = pd.DataFrame({"a": [0.1], "b": [2.0], "c": [0.5]})
     assert model.explain(row)[0]["columns"][0]["column"] == "b"
 

@@ -117,7 +117,7 @@ def test_every_scorer_gives_text_labels_the_score_of_numbers_or_is_refused_with_
     X, y, d = places(n_classes, lacking=n_classes)
     scores = []
     for labels in (y, named_classes(y)):
-        model = UnseenClassifier(["logistic"], ensemble=False, scoring=name)
+        model = UnseenClassifier(["logistic"], ensemble=False, scoring=name, cv=3)
         try:
             model.fit(X, labels, sample_domain=d)
         except ValueError as refused:
@@ -148,7 +148,8 @@ def compare_text_labels(name):
     )
 
 
-@pytest.mark.parametrize("name", sorted({*get_scorer_names()} - {*NOT_FOR_TWO_NAMED_CLASSES}))
+# One scorer for each way to score: labels, decision values, probabilities, and agreement of partitions.
+@pytest.mark.parametrize("name", ["f1_macro", "matthews_corrcoef", "roc_auc_ovr", "neg_log_loss", "rand_score"])
 def test_scorers_work_in_a_comparison_of_text_labels(name):
     found = compare_text_labels(name)
     means = [method["mean"] for method in found.summary()["methods"]]

@@ -56,7 +56,7 @@ def test_by_accuracy_the_command_warns_before_the_work_and_shows_what_saying_no_
     assert said.index(advice) < said.index("metric='balanced_accuracy'") < said.index("600 samples, 4 domains")
     means = {method["name"]: method["mean"] for method in summary["methods"]}
     assert set(means) == set(METHODS)
-    assert means["majority"] == max(means.values()) == pytest.approx(94)
+    assert means["majority"] == max(means.values()) == pytest.approx(0.94)
     use = summary["verdict"]["recommendation"]["method"]
     assert sum(found_cases(summary, use)) == 0  # so bad is what accuracy prefers
     assert any("metric='balanced_accuracy'" in sentence for sentence in summary["verdict"]["sentences"])
@@ -66,10 +66,10 @@ def test_by_balanced_accuracy_a_model_is_chosen_that_finds_cases(clinics):
     summary, said = compared(clinics, *BALANCED)
     assert "metric='balanced_accuracy'" not in said
     means = {method["name"]: method["mean"] for method in summary["methods"]}
-    assert means["majority"] == 50
+    assert means["majority"] == 0.5
     advice = summary["verdict"]["recommendation"]
     assert advice["method"] != "majority"
-    assert advice["expected"] == means[advice["method"]] == max(means.values()) > 60
+    assert advice["expected"] == means[advice["method"]] == max(means.values()) > 0.6
     assert all(cases > 0 for cases in found_cases(summary, advice["method"]))
     assert summary["verdict"]["metric"] == "balanced accuracy"
 
@@ -83,7 +83,7 @@ def test_fit_warns_of_the_rare_class_before_the_work(clinics):
     advice = "Class yes has 6.0% of the samples; always predicting no has an accuracy of 94.0%. Accuracy, by which"
     assert said.index(advice) < said.index("compare by balanced_accuracy first") < said.index("Choosing settings")
     with pytest.warns(DataWarning, match=advice):
-        model = unseen.fit(clinics, method="logistic", label="disease", domain="clinic")
+        model = unseen.fit(clinics, methods="logistic", label="disease", domain="clinic")
     assert any(advice in notice for notice in model.card["data"]["notices"])
 
 

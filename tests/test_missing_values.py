@@ -58,7 +58,7 @@ def test_arrays_and_polars_mark_the_same_values():
 
 def test_a_model_treats_new_tables_as_training():
     frame = make_frame()
-    model = unseen.fit(frame, label="ill", domain="site", missing={"chol": 0}, method="logistic")
+    model = unseen.fit(frame, label="ill", domain="site", missing={"chol": 0}, methods="logistic")
     assert Schema.from_dict(model.schema.to_dict()) == model.schema
     new = frame.drop("ill", "site").head(20)
     emptied = new.with_columns(chol=pl.when(pl.col("chol") == 0).then(None).otherwise(pl.col("chol")))

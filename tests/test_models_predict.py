@@ -71,12 +71,12 @@ def test_tables_are_predicted_as_by_the_command(home, tmp_path, model, form, cen
     output = tmp_path / "o.parquet"
     command = ["predict", home / "source.unseen", home / "new.parquet", "-o", output, "--domain", "site"]
     summary = printed_json(*command, "--keep", "site", "--centering", center)
-    found = model.predict_table(forms(home)[form], domain="site", keep=["site"], center=center)
+    found = model.predict_table(forms(home)[form], domain="site", keep=["site"], centering=center)
     assert_frame_equal(found.frame, pl.read_parquet(output), rel_tol=1e-9)
     assert (found.path, found.summary["output"]) == (None, None)
     for key in ("rows", "labels", "transductive", "agreement"):
         assert found.summary[key] == summary[key]
-    written = model.predict_table(forms(home)[form], tmp_path / "deep" / "own.csv", domain="site", center=center)
+    written = model.predict_table(forms(home)[form], tmp_path / "deep" / "own.csv", domain="site", centering=center)
     assert written.frame is None
     assert pl.read_csv(written.path)["label"].to_list() == found.frame["label"].to_list()
 
@@ -140,8 +140,8 @@ def test_what_cannot_be_predicted_is_refused_with_a_reason(home, tmp_path, model
         model.predict(pd.DataFrame([[1.0, 2.0]], columns=["x0", "x0"]))
     with pytest.raises(ValueError, match=r"should end in \.csv or \.parquet or \.xlsx"):
         model.predict_table(frame, tmp_path / "o.txt")
-    with pytest.raises(ValueError, match="center must be 'model' or 'target'"):
-        model.predict_table(frame, center="moon")
+    with pytest.raises(ValueError, match="centering must be 'model' or 'target'"):
+        model.predict_table(frame, centering="moon")
     save_model(model.estimator, tmp_path / "no_card.unseen", {})
     bare = unseen.load_model(tmp_path / "no_card.unseen")
     assert len(bare.predict(encoded(home)[0])) == 50
@@ -227,7 +227,7 @@ def test_a_table_with_no_column_of_the_model_is_refused():
     rng = np.random.default_rng(0)
     train = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"]).mask(rng.random((60, 2)) < 0.1)
     train = train.assign(site=np.repeat(["x", "y", "z"], 20), label=np.tile(["u", "v"], 30))
-    model = unseen.fit(train, method="logistic", label="label", domain="site")
+    model = unseen.fit(train, methods="logistic", label="label", domain="site")
     with pytest.raises(TableError, match=r"no column 'a'(.|\n)*no column 'b'"):
         model.predict({"c": 1.0})
 
@@ -259,13 +259,13 @@ def test_columns_and_rows_by_name_are_predicted_like_a_frame(home, model):
 
 def test_a_model_is_fitted_to_columns_and_rows_by_name(home):
     frame = pl.read_csv(home / "train.csv")
-    expected = unseen.fit(frame, method="logistic", label="label", domain="site")
+    expected = unseen.fit(frame, methods="logistic", label="label", domain="site")
     for data in (
         frame.to_dict(as_series=False),
         frame.to_dicts(),
         pd.DataFrame(frame.to_dicts()).to_records(index=False),
     ):
-        found = unseen.fit(data, method="logistic", label="label", domain="site")
+        found = unseen.fit(data, methods="logistic", label="label", domain="site")
         assert found.schema == expected.schema
         np.testing.assert_array_equal(found.predict_proba(frame), expected.predict_proba(frame))
 
@@ -301,7 +301,7 @@ def test_boolean_labels_come_back_as_booleans(home, tmp_path, ending):
     train = pl.read_csv(home / "train.csv").with_columns(label=pl.col("label") == "ill")
     path = tmp_path / f"train.{ending}"
     getattr(train, f"write_{ending}")(path)
-    unseen.fit(path, method="logistic", label="label", domain="site").save(tmp_path / "m.unseen")
+    unseen.fit(path, methods="logistic", label="label", domain="site").save(tmp_path / "m.unseen")
     model = unseen.load_model(tmp_path / "m.unseen")
     labels = model.predict(train)
     assert labels.dtype == bool

@@ -31,7 +31,10 @@ from unseen.report._format import (
     format_value,
 )
 
-SECTIONS = ["verdict", "methods", "pool", "embedding", "diagnosis", "confusion", "surface", "settings", "provenance"]
+SECTIONS = [
+    *("verdict", "methods", "ensemble", "embedding", "diagnosis"),
+    *("confusion", "surface", "settings", "provenance"),
+]
 FINITE = st.floats(-1e9, 1e9)
 
 
@@ -252,7 +255,7 @@ def test_the_best_competitor_of_each_column_is_marked():
 
 def test_methods_that_look_the_same_are_both_best():
     summary = comparison(n_domains=1)
-    for method, mean in zip(summary["methods"], [71.24, 71.21, 70, 70, 70, 70, 70, 99], strict=True):
+    for method, mean in zip(summary["methods"], [0.7124, 0.7121, 0.7, 0.7, 0.7, 0.7, 0.7, 0.99], strict=True):
         method["accuracies"] = {"domain 1": {"mean": mean, "sd": None}}
     assert [marked for _, _, marked in columns(render_comparison(summary))[1]] == [True, True] + 6 * [False]
 
@@ -272,7 +275,7 @@ def test_transductive_methods_are_marked_and_explained_only_if_there_are_any():
     assert "Transductive: the method uses" in html
     for method in summary["methods"]:
         method["transductive"] = False
-    del summary["pool"]  # which tells of steps that it might take
+    del summary["ensemble"]  # which tells of steps that it might take
     assert "ransductive" not in Page(render_comparison(summary)).find("main")[0]["text"]
 
 
@@ -289,7 +292,7 @@ def test_the_chosen_setting_is_marked():
     summary = comparison(n_points=3)
     page = Page(render_comparison(summary))
     marked = [e["text"] for e in page.find("td") if "chosen" in e["attrs"].get("class", "")]
-    assert marked == [f"★{format_number(summary['surface']['scores'][4][4])} (selected)"]
+    assert marked == [f"★{format_number(100 * summary['surface']['scores'][4][4])} (selected)"]
 
 
 def test_a_surface_of_the_wrong_shape_is_refused():

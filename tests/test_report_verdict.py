@@ -24,9 +24,9 @@ def test_only_intervals_beyond_zero_have_filled_dots():
 @pytest.mark.parametrize(
     ("decision", "difference", "badge", "headline"),
     [
-        ("invariant", 3.4, "▲ Invariance helped", "Invariance helped: +3.4 points"),
-        ("plain", -3.4, "● Plain classifiers did better", "Plain classifiers did better: -3.4 points"),
-        ("none", 0.1, "= No detectable difference", "No detectable difference between invariant methods and"),
+        ("invariant", 0.034, "▲ Invariance helped", "Invariance helped: +3.4 points"),
+        ("plain", -0.034, "● Plain classifiers did better", "Plain classifiers did better: -3.4 points"),
+        ("none", 0.001, "= No detectable difference", "No detectable difference between invariant methods and"),
         ("none", None, f"{MISSING_TEXT} No verdict", "There is nothing to compare."),
     ],
 )
@@ -62,7 +62,7 @@ def test_what_to_do_stands_first_with_a_ring_for_each_domain():
 
 def test_the_automatic_choice_comes_before_the_invariant_methods():
     summary = comparison(n_points=3)
-    summary["verdict"]["auto"] = {"difference": 5.5, "low": 1.5, "high": 9.5}
+    summary["verdict"]["auto"] = {"difference": 0.055, "low": 0.015, "high": 0.095}
     page = Page(render_comparison(summary))
     shown = next(e["text"] for e in page.find("p") if e["attrs"].get("class", "").startswith("badge"))
     assert shown == "▲ UnseenClassifier did better"
@@ -74,7 +74,7 @@ def test_the_automatic_choice_comes_before_the_invariant_methods():
 def test_the_automatic_method_is_the_first_row_and_what_fit_delivers():
     summary = comparison(n_points=3)
     assert "that unseen fit fits" not in render_comparison(summary)
-    summary["methods"].append({**summary["methods"][0], "name": "auto", "kind": "auto", "mean": 1.0})
+    summary["methods"].append({**summary["methods"][0], "name": "auto", "kind": "auto", "mean": 0.01})
     table = Page(render_comparison(summary)).find("table", **{"class": "heat accuracy"})[0]["text"]
     assert "is the model that unseen fit fits" in table
     assert table.index("auto\n") < table.index("1-NN\n")
@@ -82,24 +82,24 @@ def test_the_automatic_method_is_the_first_row_and_what_fit_delivers():
 
 def test_the_ensemble_is_shown_by_bars_steps_rings_and_expected_performance():
     summary = comparison(n_points=3)
-    pool = summary["pool"]
+    ensemble = summary["ensemble"]
     page = Page(render_comparison(summary))
-    section = page.find("section", id="pool")[0]["text"]
+    section = page.find("section", id="ensemble")[0]["text"]
     widths = [float(e["attrs"]["width"].rstrip("%")) for e in page.find("rect", **{"class": "bar"})]
-    weights = [*pool["weights"].values()]
+    weights = [*ensemble["weights"].values()]
     assert widths == pytest.approx([100 * weight / max(weights) for weight in weights], abs=0.01)
-    assert all(text in section for text in (pool["decisions"][0]["sentence"], *pool["forecast"]["sentences"]))
+    assert all(text in section for text in (ensemble["decisions"][0]["sentence"], *ensemble["forecast"]["sentences"]))
     rings = [
         {key: float(e["attrs"][key]) for key in ("cx", "cy", "r")} for e in page.find("circle", **{"class": "bin"})
     ]
     side = max(float(e["attrs"]["width"]) for e in page.find("rect", **{"class": "frame"}))
-    for ring, calibration_bin in zip(rings, pool["calibration"]["bins"], strict=True):
+    for ring, calibration_bin in zip(rings, ensemble["calibration"]["bins"], strict=True):
         assert (ring["cx"], side - ring["cy"]) == pytest.approx(
             (side * calibration_bin["confidence"], side * calibration_bin["accuracy"]), abs=0.1
         )
     assert "12.1" in section
     assert "0.432" in section
-    pool["calibration"]["bins"][0]["accuracy"] = None
+    ensemble["calibration"]["bins"][0]["accuracy"] = None
     assert len(Page(render_comparison(summary)).find("circle", **{"class": "bin"})) == len(rings) - 1
 
 

@@ -139,7 +139,7 @@ def test_sizes_have_names(value, thresholds, name):
 def test_the_frame_holds_every_test():
     pytest.importorskip("pandas")
     diagnosis = planted("one class moves")
-    frame = diagnosis.frame()
+    frame = diagnosis.to_frame()
     assert frame["test"].tolist()[:4] == [test.name for test in diagnosis.tests]
     assert frame["test"].tolist()[4:] == ["P(X|Y=a)", "P(X|Y=b)", "P(X|Y=c)"]
     assert frame["p_adjusted"].isna().tolist() == [True] * 4 + [False] * 3

@@ -156,7 +156,7 @@ BAD_BYTES = {
     "text.npz": (with_rows().encode(), "it cannot be read"),
     "pickle.npz": (pickle.dumps({"X": 1}), "it cannot be read"),
     "text.mat": (with_rows().encode(), "it cannot be read"),
-    "book.xlsx": (b"PK", "its name must end in .csv, .tsv, .csv.gz"),
+    "book.xls": (b"PK", "its name must end in .csv, .tsv, .csv.gz"),
     "none": (b"", "its name must end in .csv"),
 }
 
@@ -171,10 +171,10 @@ def test_an_unreadable_file_is_refused_with_its_reason(tmp_path, name, content, 
     assert len(str(caught.value)) < 400
 
 
-def test_a_spreadsheet_gets_the_advice_to_save_it_as_csv(tmp_path):
-    (tmp_path / "book.xlsx").touch()
-    with pytest.raises(TableError, match=r"Save it as CSV\."):
-        load_table(tmp_path / "book.xlsx")
+def test_an_old_spreadsheet_gets_the_advice_to_save_it_as_xlsx_or_csv(tmp_path):
+    (tmp_path / "book.xls").touch()
+    with pytest.raises(TableError, match=r"Save it as .xlsx or CSV\."):
+        load_table(tmp_path / "book.xls")
 
 
 def test_a_parquet_file_cut_short_is_refused(tmp_path):

@@ -190,7 +190,7 @@ def test_a_model_of_fit_with_trees_is_saved_and_loaded(tmp_path, few_trees):
         "hospital": np.repeat(["bonn", "leeds", "oslo"], 30),
     }
     frame = pl.DataFrame({name: column.tolist() for name, column in columns.items()})
-    model = unseen.fit(frame, method=["gradient boosting", "extra trees"], label="ill", domain="hospital")
+    model = unseen.fit(frame, methods=["gradient boosting", "extra trees"], label="ill", domain="hospital")
     model.save(tmp_path / "m.unseen")
     copied = unseen.load_model(tmp_path / "m.unseen")
     assert {type(member[-1]).__name__ for member in copied.estimator.ensemble.members_} <= {

@@ -89,7 +89,9 @@ def test_equal_methods_are_not_told_apart():
     assert found.decision == "none"
     assert found.headline.startswith("No detectable difference")
     assert found.interval.difference == 0
-    assert -3 < found.interval.low < 0 < found.interval.high < 3  # agreement on 1200 samples is no proof of equality
+    assert (
+        -0.03 < found.interval.low < 0 < found.interval.high < 0.03
+    )  # agreement on 1200 samples is no proof of equality
 
 
 def test_the_difference_is_the_mean_over_domains_of_paired_differences():
@@ -104,9 +106,9 @@ def test_the_difference_is_the_mean_over_domains_of_paired_differences():
         )
         for d in DOMAINS
     }
-    assert found.interval.difference == pytest.approx(100 * np.mean(list(each.values())))
+    assert found.interval.difference == pytest.approx(np.mean(list(each.values())))
     for line in found.per_domain:
-        assert line.interval.difference == pytest.approx(100 * each[line.domain])
+        assert line.interval.difference == pytest.approx(each[line.domain])
         assert line.interval.low < line.interval.difference < line.interval.high
 
 
@@ -146,26 +148,26 @@ def test_the_standard_errors_are_those_of_a_bootstrap_over_domains_and_over_samp
     means = np.array([values.mean() for values in apart])
     draws = means[rng.integers(4, size=(100_000, 4))].mean(axis=1)
     margin = (lambda i: (i.high - i.low) / 2)(mean_interval(apart))
-    assert margin == pytest.approx(100 * student.ppf(0.975, 3) * draws.std() * np.sqrt(4 / 3), rel=0.02)
+    assert margin == pytest.approx(student.ppf(0.975, 3) * draws.std() * np.sqrt(4 / 3), rel=0.02)
     alike = [rng.permutation(np.r_[np.ones(30), np.zeros(20)]) for _ in range(4)]
     draws = np.mean([rng.choice(values, size=(20_000, 50)).mean(axis=1) for values in alike], axis=0)
     margin = (lambda i: (i.high - i.low) / 2)(mean_interval(alike))
-    assert margin == pytest.approx(100 * student.ppf(0.975, 3) * draws.std(), rel=0.03)
+    assert margin == pytest.approx(student.ppf(0.975, 3) * draws.std(), rel=0.03)
 
 
 def test_a_domains_interval_covers_its_mean_at_the_stated_rate():
     rng = np.random.default_rng(0)
     draws = [sample_interval(rng.choice([-1.0, 0.0, 1.0], size=80, p=[0.1, 0.6, 0.3]), seed=k) for k in range(300)]
-    covered = np.mean([i.low <= 20 <= i.high for i in draws])
+    covered = np.mean([i.low <= 0.2 <= i.high for i in draws])
     assert 0.90 < covered < 0.99
 
 
 def test_intervals_stay_among_the_differences_there_can_be():
     wide = mean_interval([np.ones(3), -np.ones(3)])
-    assert (wide.low, wide.high) == (-100, 100)
+    assert (wide.low, wide.high) == (-1, 1)
     one = sample_interval(np.zeros(2))
-    assert (one.low, one.difference, one.high) == (-100, 0, 100)
-    assert sample_interval(np.zeros(300)).high == pytest.approx(1.0)  # the rule of three
+    assert (one.low, one.difference, one.high) == (-1, 0, 1)
+    assert sample_interval(np.zeros(300)).high == pytest.approx(0.01)  # the rule of three
 
 
 def test_an_oracle_gets_no_verdict():
@@ -234,7 +236,7 @@ def scored_on(scores, domains, **details):
 def test_other_metrics_are_paired_by_domain():
     scores = {"CIDG": [0.8, 0.7, 0.9, 0.75], "logistic": [0.7, 0.65, 0.7, 0.75]}
     found = make_verdict(scored(scores), {}, metric="balanced_accuracy")
-    apart = 100 * (np.array(scores["CIDG"]) - scores["logistic"])
+    apart = np.array(scores["CIDG"]) - scores["logistic"]
     margin = student.ppf(0.975, 3) * apart.std(ddof=1) / 2
     assert found.interval.difference == pytest.approx(apart.mean())
     assert (found.interval.low, found.interval.high) == pytest.approx((apart.mean() - margin, apart.mean() + margin))
@@ -249,7 +251,7 @@ def test_repeats_of_other_metrics_are_averaged():
     ]
     rows += [replace(r, repeat=k) for r in scored({"logistic": [0.5, 0.5, 0.5]}) for k in (0, 1)]
     found = make_verdict(rows, {}, metric="balanced_accuracy")
-    assert [line.interval.difference for line in found.per_domain] == pytest.approx([15, 25, 5])
+    assert [line.interval.difference for line in found.per_domain] == pytest.approx([0.15, 0.25, 0.05])
 
 
 @pytest.mark.parametrize("nothing", [None, float("nan")])
@@ -307,15 +309,15 @@ def test_nineteen_of_twenty_intervals_hold_the_next_domain(m):
 def test_what_to_expect_is_the_mean_and_what_the_next_domain_may_do():
     rows, correct = comparison(0.2, n=500)
     found = make_verdict(rows, correct).recommendation
-    scores = np.array([100 * r.accuracy for r in rows if r.method == found.method])
+    scores = np.array([r.accuracy for r in rows if r.method == found.method])
     assert found.expected == pytest.approx(scores.mean())
     # Student's interval for the measured scores, which is wider than the model of sampling errors needs.
-    student_margin = student.ppf(0.975, 5) * np.sqrt((1 + 1 / 6) * max(scores.var(ddof=1), 100**2 * 0.2 / 500))
+    student_margin = student.ppf(0.975, 5) * np.sqrt((1 + 1 / 6) * max(scores.var(ddof=1), 0.2 / 500))
     assert 0.6 * student_margin < found.high - found.expected < 1.1 * student_margin
     assert found.worst == pytest.approx(scores.min())
-    assert f"worst domain here: {found.worst_domain}, {found.worst:.1f}%" in found.sentence
+    assert f"worst domain here: {found.worst_domain}, {found.worst:.1%}" in found.sentence
     assert found.sentence.startswith(
-        f"Use {found.method}. Expect about {found.expected:.1f}% accuracy on a new domain ("
+        f"Use {found.method}. Expect about {found.expected:.1%} accuracy on a new domain ("
     )
 
 
@@ -323,8 +325,8 @@ def test_domains_that_agree_by_luck_do_not_promise_the_same_of_the_next():
     rows, correct = comparison(0.5, n=20, domains=DOMAINS[:3])
     right = {at: np.ones_like(values) for at, values in correct.items()}
     found = make_verdict([replace(r, accuracy=1.0) for r in rows], right).recommendation
-    assert found.expected == found.high == 100
-    assert found.low < 90
+    assert found.expected == found.high == 1
+    assert found.low < 0.9
 
 
 @pytest.mark.parametrize("m", [1, 2])
@@ -465,6 +467,37 @@ def test_the_automatic_choice_is_told_first_and_recommended():
     without = make_verdict(*comparison(0.4, methods=("auto", "logistic")))
     assert without.headline.startswith("UnseenClassifier (auto) did better")
     assert without.interval is None
+
+
+@pytest.mark.parametrize(
+    ("gain", "conclusion"), [(0.3, "it pays"), (0.0, "a gain cannot be told from zero"), (-0.3, "it costs")]
+)
+def test_the_verdict_states_what_transductive_steps_are_worth_and_what_they_need(gain, conclusion):
+    rows, correct = comparison(gain, methods=("auto, transductive", "auto", "logistic"))
+    tasks = list(dict.fromkeys(r.task for r in rows))
+    rows = [replace(r, transductive=r.method == "auto, transductive" and r.task != tasks[0]) for r in rows]
+    found = make_verdict(rows, correct)
+    paired = [correct["auto, transductive", task, 0] - correct["auto", task, 0].astype(float) for task in tasks]
+    assert found.opt_in.difference == pytest.approx(np.mean([values.mean() for values in paired]))
+    assert found.opt_in == mean_interval(paired)
+    (sentence,) = [one for one in found.sentences if "transductive=True" in one]
+    assert conclusion in sentence
+    assert str(found.opt_in) in sentence
+    assert "in 5 of 6 cases" in sentence
+    assert "at least 10 rows of the new domain" in sentence
+    assert "class proportions" in sentence
+    # The default is compared with plain classifiers and recommended, not the variant that the user must opt in to.
+    default = make_verdict([r for r in rows if r.method != "auto, transductive"], correct)
+    assert found.auto == default.auto
+    assert found.recommendation == default.recommendation
+
+
+def test_where_no_transductive_step_is_accepted_opting_in_changes_nothing():
+    rows, correct = comparison(0.0, methods=("auto, transductive", "auto", "logistic"))
+    found = make_verdict(rows, {at: correct["auto", at[1], at[2]] for at in correct})
+    assert any("transductive=True would change nothing here" in sentence for sentence in found.sentences)
+    only = make_verdict(*comparison(0.0, methods=("auto, transductive", "logistic")))
+    assert only.opt_in is None
 
 
 def test_if_the_table_says_otherwise_a_sentence_says_why():

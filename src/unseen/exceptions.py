@@ -35,7 +35,7 @@ REMEDIES = {
     "batch": "predict at least {min_rows} rows of each new domain at once",
     "inductive": "fit with transductive=False",
     "source": "name a source domain in sample_domain",
-    "center": 'predict with center="model"',
+    "center": 'predict with centering="model"',
 }
 
 

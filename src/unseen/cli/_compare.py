@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -56,7 +57,7 @@ def compare(
     output_name: o.OutputName = None,
     preset: o.Preset = "torchvision",
     domain_from: o.DomainFrom = None,
-    methods: o.Methods = o.ALL_METHODS,
+    methods: o.Methods = o.COMPARED_METHODS,
     with_models: o.With = None,
     transductive: Annotated[
         bool,
@@ -68,9 +69,12 @@ def compare(
     ] = False,
     balance: o.Balance = "none",
     grid: Annotated[
-        Literal["lean", "full"],
-        o.make_option(o.METHODS, help="All settings (full), or all but the widest kernel and smallest ridge (lean)."),
-    ] = "lean",
+        Literal["ensemble", "lean", "full"],
+        o.make_option(
+            o.METHODS,
+            help="Settings as in ensembles, all (full), or all but the widest kernel and smallest ridge (lean).",
+        ),
+    ] = "ensemble",
     quick: o.Quick = False,
     metric: o.Metric = "accuracy",
     selection: o.Selection = "domain",
@@ -82,7 +86,7 @@ def compare(
     quiet: o.Quiet = False,
     store: o.Store = None,
     seed: o.Seed = 0,
-    jobs: o.Jobs = 2,
+    jobs: o.Jobs = -1,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
 ) -> None:
@@ -92,9 +96,9 @@ def compare(
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
-    from ..model_selection import get_metric
+    from ..model_selection import AUTO_TRANSDUCTIVE, get_metric
     from ..shift import find_column_notices
-    from ..study import Protocol, describe_imbalance
+    from ..study import COMPARISON_PROTOCOL, describe_imbalance
     from ..tables import TableOptions
 
     with translate_errors():
@@ -114,8 +118,11 @@ def compare(
             missing=o.parse_missing(missing),
         )
         all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
-        protocol = Protocol(
-            selection,
+        if transductive and methods == o.COMPARED_METHODS():  # "auto" is the same as "auto, transductive" then
+            all_methods = [method for method in all_methods if method.name != AUTO_TRANSDUCTIVE]
+        protocol = replace(
+            COMPARISON_PROTOCOL,
+            selection=selection,
             repeats=1 if quick else repeats,
             quick=quick,
             seed=seed,
@@ -240,7 +247,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
     is_percentage = verdict["share"]
     methods = rank_methods(summary["methods"])
     for max_width in DOMAIN_COLUMN_WIDTHS:
-        columns = _make_columns(methods, domains, max_width, digits=1 if is_percentage else 3)
+        columns = _make_columns(methods, domains, max_width, is_percentage)
         shown = select_fitting_columns(columns, console.width, n_required=4)
         if len(shown) == len(columns):
             break
@@ -269,30 +276,31 @@ def show_comparison(summary: dict[str, Any]) -> None:
 
 
 def _make_columns(
-    methods: list[dict[str, Any]], domains: list[str], max_width: int, digits: int
+    methods: list[dict[str, Any]], domains: list[str], max_width: int, is_percentage: bool
 ) -> dict[Any, list[Cell]]:
     """Make the columns of the table, the most important first: each a header and a cell for each method."""
     columns: dict[Any, list[Cell]] = {name: [name] for name in ("method", "mean ± sd", "worst", "best", "kind")}
     for key, domain in zip(_domain_keys(domains), domains, strict=True):
         columns[key] = [shorten(domain, max_width)]
     columns["seconds"] = ["seconds"]
+    factor, digits = (100, 1) if is_percentage else (1, 3)
     best_scores = {}
     for domain in domains:
         scores = [method["accuracies"][domain]["mean"] for method in methods if method["accuracies"][domain]]
         best_scores[domain] = max(scores, default=None)
     for method in methods:
         status = _status_word(method)
-        scores = [cell["mean"] for cell in method["accuracies"].values() if cell]
-        mean = status if method["mean"] is None else f"{method['mean']:.{digits}f}"
+        scores = [factor * cell["mean"] for cell in method["accuracies"].values() if cell]
+        mean = status if method["mean"] is None else f"{factor * method['mean']:.{digits}f}"
         if method["mean"] is not None and method["sd"] is not None:
-            mean += f" ± {method['sd']:.{digits}f}"
+            mean += f" ± {factor * method['sd']:.{digits}f}"
         columns["method"].append(f"{method['name']}{'*' if method['transductive'] else ''}")
         columns["mean ± sd"].append(mean)
         columns["worst"].append(f"{min(scores):.{digits}f}" if scores else "")
         columns["best"].append(f"{max(scores):.{digits}f}" if scores else "")
         columns["kind"].append(method["kind"])
         for key, domain in zip(_domain_keys(domains), domains, strict=True):
-            columns[key].append(_format_cell(method["accuracies"][domain], best_scores[domain], status, digits))
+            columns[key].append(_format_cell(method["accuracies"][domain], best_scores[domain], status, is_percentage))
         columns["seconds"].append(f"{method['seconds']:.1f}")
     return columns
 
@@ -307,8 +315,9 @@ def _status_word(method: dict[str, Any]) -> str:
     return "failed" if method["failed"] else "undefined"
 
 
-def _format_cell(cell: dict[str, float] | None, best: float | None, status: str, digits: int) -> Text:
+def _format_cell(cell: dict[str, float] | None, best: float | None, status: str, is_percentage: bool) -> Text:
     if cell is None:
         return Text(status, style="red")
-    spread = f" ±{cell['sd']:.{digits}f}" if cell["sd"] else ""
-    return Text(f"{cell['mean']:.{digits}f}{spread}", style="bold" if cell["mean"] == best else "")
+    factor, digits = (100, 1) if is_percentage else (1, 3)
+    spread = f" ±{factor * cell['sd']:.{digits}f}" if cell["sd"] else ""
+    return Text(f"{factor * cell['mean']:.{digits}f}{spread}", style="bold" if cell["mean"] == best else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ from ._user_methods import combine_methods
 
 def demo(
     max_per_domain: o.MaxPerDomain = None,
-    methods: o.Methods = o.ALL_METHODS,
+    methods: o.Methods = o.COMPARED_METHODS,
     quick: o.Quick = False,
     repeats: o.Repeats = 1,
     output: o.Output = o.STANDARD_OUTPUT,
@@ -25,21 +26,22 @@ def demo(
     quiet: o.Quiet = False,
     store: o.Store = None,
     seed: o.Seed = 0,
-    jobs: o.Jobs = 2,
+    jobs: o.Jobs = -1,
 ) -> None:
     """Compare methods on an example: scikit-learn's digits, rotated by six angles, which are the domains.
 
-    The images are scaled to unit length, and projections are centered on the held-out angle.
+    The images are scaled to unit length.
 
     Example: unseen demo --report report.html
     """
-    from ..study import Protocol
+    from ..study import COMPARISON_PROTOCOL
 
     with translate_errors():
         check_output_path(report, ".html", ".htm")
         o.check_result_output(output)
         table = o.embedded_table(max_per_domain, seed)
-        protocol = Protocol(repeats=1 if quick else repeats, quick=quick, seed=seed, preprocess="l2", grid="lean")
+        n_repeats = 1 if quick else repeats
+        protocol = replace(COMPARISON_PROTOCOL, repeats=n_repeats, quick=quick, seed=seed, preprocess="l2")
         all_methods = combine_methods(o.parse_names(methods) or [], [])
     run_and_report(
         table,

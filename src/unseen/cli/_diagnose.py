@@ -57,6 +57,10 @@ def diagnose(
         int,
         o.make_option(o.EVALUATION, min=19, metavar="N", help="Number of random permutations for each p-value."),
     ] = 499,
+    alpha: Annotated[
+        float,
+        o.make_option(o.EVALUATION, min=0, max=1, metavar="LEVEL", help="Significance level of the tests."),
+    ] = 0.05,
     output: o.Output = o.STANDARD_OUTPUT,
     format: o.TableFormat = None,
     report: o.Report = None,
@@ -98,6 +102,7 @@ def diagnose(
             try_repairs=try_repairs,
             n_permutations=permutations,
             max_per_domain=max_per_domain,
+            alpha=alpha,
             random_state=seed,
             verbose=int(not quiet),
         )

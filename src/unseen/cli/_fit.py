@@ -40,6 +40,7 @@ def fit(
         ),
     ] = False,
     transductive: o.Transductive = False,
+    metric: o.Metric = "accuracy",
     balance: o.Balance = "none",
     output: o.OutputModel,
     overwrite: o.Overwrite = False,
@@ -49,7 +50,7 @@ def fit(
     feature_map: o.FeatureMap = "auto",
     landmarks: o.Landmarks = None,
     seed: o.Seed = 0,
-    jobs: o.Jobs = 1,
+    jobs: o.Jobs = -1,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
 ) -> None:
@@ -58,12 +59,14 @@ def fit(
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
     from ..kernels import SizePlan
+    from ..model_selection import get_metric
     from ..models import (
         check_storable,
         fit_notices,
         fit_table,
         model_card,
         open_row_stream,
+        resolve_methods,
         save_model,
         select_stable_columns,
     )
@@ -72,6 +75,7 @@ def fit(
     with translate_errors("Nothing was written."):
         o.check_model_output(output, overwrite)
         all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
+        get_metric(metric)  # raises an error for an unknown name before the table is read
         check_storable([(method.transformer, method.classifier) for method in all_methods if method.own])
         not_allowed = [method.name for method in all_methods if method.transductive and not transductive]
         if not_allowed:
@@ -94,7 +98,12 @@ def fit(
         )
         source = survey_table(data, request)
         try:
-            plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP.get(feature_map), landmarks=landmarks)
+            plan = SizePlan.from_rows(
+                source.rows,
+                exact=EXACT_BY_FEATURE_MAP.get(feature_map),
+                landmarks=landmarks,
+                ensemble=len(resolve_methods(all_methods)) > 1,
+            )
             table = open_row_stream(source, plan, seed)
             stable = None
             if stable_columns:
@@ -106,7 +115,7 @@ def fit(
             landmark_options = {"--landmarks": landmarks, "--workers": workers, "--scheduler": scheduler}
             unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]
             unused_notices = [f"{' and '.join(unused)} {UNUSED_WITH_EXACT_KERNELS}"] if unused else []
-            print_notices([*fit_notices(table, all_methods, plan), *unused_notices])
+            print_notices([*fit_notices(table, all_methods, plan, metric), *unused_notices])
             with nullcontext() if plan.exact else o.open_cluster(workers, scheduler) as client:
                 result = fit_table(
                     table,
@@ -114,6 +123,7 @@ def fit(
                     scale=scale,
                     transductive=transductive,
                     balance=balance,
+                    metric=metric,
                     random_state=seed,
                     n_jobs=jobs,
                     verbose=int(not quiet),

@@ -77,8 +77,8 @@ def make_option(panel: str | None, *names: str, **settings: Any) -> Any:
 
 # Data
 DATA_HELP = (
-    "Table (.csv, .tsv, .parquet, .feather, .npz), or several: a folder, or a pattern in quotes. Each of several files "
-    "is one domain, unless --domain names a column or the file names are those of parts of a table."
+    "Table (.csv, .tsv, .xlsx, .jsonl, .parquet, .feather, .npz), or several: a folder, or a pattern in quotes. Each "
+    "of several files is one domain, unless --domain names a column or the file names are those of parts of a table."
 )
 Data = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
 OptionalData = Annotated[Path | None, typer.Argument(metavar="DATA", help=DATA_HELP)]
@@ -170,7 +170,7 @@ OptionalNetwork = Annotated[
         "--network",
         metavar="FILE",
         dir_okay=False,
-        show_default="none: DATA is a table",
+        show_default="none",
         help=NETWORK_HELP,
     ),
 ]
@@ -262,8 +262,8 @@ Metric = Annotated[
     make_option(
         EVALUATION,
         metavar="NAME",
-        help="Score to compare: accuracy, balanced_accuracy, f1, roc_auc, average_precision, log_loss, or a scorer of "
-        "scikit-learn.",
+        help="Score of the evaluation: accuracy, balanced_accuracy, f1_macro, roc_auc, average_precision, log_loss, or "
+        "a scorer of scikit-learn.",
     ),
 ]
 Selection = Annotated[
@@ -381,7 +381,15 @@ def _all_methods() -> str:
     return ",".join(method_names(in_comparison=True))
 
 
-ALL_METHODS: Any = _all_methods  # called when a command runs, so that --help does not import the registry
+def _compared_methods() -> str:
+    from ..study import comparison_methods
+
+    return ",".join(f'"{name}"' for name in comparison_methods())
+
+
+# Called when a command runs, so that --help does not import the registry.
+ALL_METHODS: Any = _all_methods
+COMPARED_METHODS: Any = _compared_methods
 
 
 def parse_names(names: str | None) -> list[str] | None:

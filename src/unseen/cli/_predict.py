@@ -105,7 +105,7 @@ def predict(
         with o.open_cluster(workers, scheduler) as client, _open_output(output) as file:
             try:
                 prediction = fitted_model.predict_table(
-                    table, file, center=centering, sets=coverage, client=client, verbose=int(not quiet)
+                    table, file, centering=centering, coverage=coverage, client=client, verbose=int(not quiet)
                 )
             except SmallBatchError as error:
                 raise ValueError(f"{error.problem} {error.advice(REMEDIES)}") from error
@@ -127,9 +127,10 @@ def _open_output(output: Path) -> Iterator[Path]:
     with TemporaryDirectory() as folder:
         file = Path(folder) / "predictions.csv"
         yield file
-        with file.open(encoding="utf-8", newline="") as text, exit_on_closed_output():
-            copyfileobj(text, sys.stdout)
-            sys.stdout.flush()
+        # Bytes, so that labels are not changed if the encoding of standard output lacks their characters.
+        with file.open("rb") as content, exit_on_closed_output():
+            copyfileobj(content, sys.stdout.buffer)
+            sys.stdout.buffer.flush()
 
 
 def show_predictions(summary: dict[str, Any]) -> None:

@@ -49,6 +49,7 @@ OPTION_BY_PARAMETER = {
     "method": "--methods",
     "model": "--network",
     "n_jobs": "--jobs",
+    "n_landmarks": "--landmarks",
     "n_permutations": "--permutations",
     "preprocess": "--scale",
     "random_state": "--seed",
@@ -58,12 +59,14 @@ OPTION_BY_PARAMETER = {
 # Messages of the library name parameters in these forms: "the parameter drop"; a name in front of "must be" or of the
 # equals sign at the beginning; and anywhere a name that is not a word, unless it is quoted as the names of columns are.
 LEADING_NAMES = "balance|centering|coverage|grid|metric|preprocess|repeats|scale|selection"
-UNAMBIGUOUS_NAMES = "batch_size|domain_from|feature_map|max_per_domain|n_jobs|n_permutations|output_name|random_state"
+UNAMBIGUOUS_NAMES = (
+    "batch_size|domain_from|feature_map|max_per_domain|n_jobs|n_landmarks|n_permutations|output_name|random_state"
+)
 PARAMETER = re.compile(
     rf"\bthe parameter (\w+)|^({LEADING_NAMES})(?= must be |=)|(?<![\w'\"./-])({UNAMBIGUOUS_NAMES})(?![\w'\"./(-])"
 )
 # Messages recommend values of parameters in this form: "Set domain='site'", "Use transductive=True".
-ASSIGNMENT = re.compile(r"\b(Pass|Set|Use) (center|domain|group|label|transductive)=(?:True\b|'([^']*)')")
+ASSIGNMENT = re.compile(r"\b(Pass|Set|Use) (center|domain|feature_map|group|label|transductive)=(?:True\b|'([^']*)')")
 PIPE_WIDTH = 240  # columns of a table that is written to a file or a pipe
 
 

@@ -79,7 +79,9 @@ def make_ensemble_view(session: Session, held_out: str) -> Iterator[EnsembleView
     sources = session.samples.take(train)
     if len(np.unique(sources.domain)) < 2:
         raise ValueError("An ensemble is selected on source domains held out in turn: it needs at least two of them.")
-    candidates = list(METHODS["auto"].candidates(len(sources.classes), centerings=("source", "target")))
+    candidates = list(
+        METHODS["auto"].candidates(len(sources.classes), centerings=("source", "target"), n_features=sources.X.shape[1])
+    )
     splits = list(LeaveOneDomainOut().split(sources.X, sources.y, sources.domain))
     trials = TrialSplits.from_splits(sources, splits)
     predictions = []

@@ -47,7 +47,8 @@ class NewDataView:
         order = np.argsort(certainty, kind="stable")[:MAX_LISTED_ROWS]
         X, *_ = self.model.open_table(self.new, domain=self.domain).read()
         table_model = self.model.table_model
-        positions, source_positions = table_model.novelty.project_to_plane(table_model.prepare(X[order]))
+        features = table_model.novelty_features(table_model.prepare(X[order]))
+        positions, source_positions = table_model.novelty.project_to_plane(features)
         domains = frame["domain"].to_list() if "domain" in frame.columns else [None] * len(certainty)
         return {
             "name": self.name,

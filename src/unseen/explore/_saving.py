@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..model_selection import Method
 from ..models import TableRows, fit_table, model_card, save_model
-from ..study import Protocol, compare_table
+from ..study import COMPARISON_PROTOCOL, compare_table
 from ..utils.io import atomic_write
 from ._code import command_line_code
 from ._session import Session
@@ -43,7 +43,13 @@ def save(session: Session, setting: Setting, path: Path) -> None:
         )
         save_model(result.model, path, card)
         return
-    protocol = Protocol("domain", repeats=1, preprocess=session.scale, seed=session.seed)
+    protocol = replace(
+        COMPARISON_PROTOCOL,
+        repeats=1,
+        preprocess=session.scale,
+        centering="target" if setting.centering == "target" else "source",
+        seed=session.seed,
+    )
     page = compare_table(session.table, protocol, [method, *COMPARED_METHODS], command=command).to_html()
     with atomic_write(path) as file:
         file.write_text(page, encoding="utf-8")

@@ -30,7 +30,8 @@ def _read_numbers(file: Path, key: str) -> list[int]:
 
 
 EXACT_ROWS = 8_000  # Up to this number of samples kernels are exact; beyond it landmarks approximate them.
-CHOICE_ROWS = 2_000  # rows of a larger table that select the hyperparameters
+CHOICE_ROWS = 2_000  # rows of a larger table that select the hyperparameters of one method
+ENSEMBLE_CHOICE_ROWS = 8_000  # rows of a larger table that select an ensemble, whose members limit their rows
 SAMPLE_ROWS = 20_000  # rows of a larger table for scales, novelty scores and classifiers
 LANDMARK_ROWS = 10_000  # rows of a larger table from which landmarks are drawn
 MAX_LANDMARKS = 1_000
@@ -110,14 +111,16 @@ class SizePlan:
     sample_rows: int
 
     @classmethod
-    def from_rows(cls, rows: int, *, exact: bool | None = None, landmarks: int | None = None) -> SizePlan:
-        """Return the plan for a number of rows; None means the default of `exact` and `landmarks`."""
+    def from_rows(
+        cls, rows: int, *, exact: bool | None = None, landmarks: int | None = None, ensemble: bool = False
+    ) -> SizePlan:
+        """Return the plan of one method, or of an `ensemble`; None means the default of `exact` and `landmarks`."""
         return cls(
             rows=rows,
             exact=rows <= EXACT_ROWS if exact is None else exact,
             landmarks=MAX_LANDMARKS if landmarks is None else landmarks,
             tolerance=TRACE_TOLERANCE if landmarks is None else None,
-            choice_rows=CHOICE_ROWS,
+            choice_rows=ENSEMBLE_CHOICE_ROWS if ensemble else CHOICE_ROWS,
             landmark_rows=LANDMARK_ROWS,
             sample_rows=SAMPLE_ROWS,
         )

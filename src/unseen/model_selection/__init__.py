@@ -32,7 +32,18 @@ from ._metrics import Metric, check_metric, describe_rare_class, get_metric, met
 from ._model_builder import SelectedModel, SelectionOptions, select_model
 from ._projection_search import ProjectionSearchCV
 from ._refit import RefittedMembers, refit_candidates
-from ._registry import HEADS, METHODS, Method, expand_methods, get_method, method_names, parse_methods, register
+from ._registry import (
+    AUTO_TRANSDUCTIVE,
+    HEADS,
+    METHODS,
+    GridName,
+    Method,
+    expand_methods,
+    get_method,
+    method_names,
+    parse_methods,
+    register,
+)
 from ._sample_size import (
     MAX_USABLE_SHARE,
     MIN_DOMAINS_FOR_INTERVAL,
@@ -51,6 +62,7 @@ from ._split_evaluation import (
     single_thread,
 )
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, check_groups_not_split
+from ._table_preparation import TablePreparation, join_views, prepare_samples, tree_samples
 from ._trial_splits import TrialSplits
 from ._unseen_classifier import UnseenClassifier
 from ._validation import (

@@ -7,7 +7,7 @@ import inspect
 import re
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial, update_wrapper
 from typing import Any, Literal
 
@@ -23,15 +23,21 @@ from sklearn.utils.validation import has_fit_parameter
 
 from ..estimators import LIBLINEAR, DomainCenterer, Projection
 from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
-from ..kernels import is_multiple, median_squared_distance, parse_multiple
-from ..linalg import Array
+from ..kernels import PivotedNystroem, is_multiple, median_squared_distance, parse_multiple
+from ..linalg import Array, Ints
+from ..utils.samples import Balance, Samples
 from ..utils.validation import MANY_CLASSES_WARNING
 from ..utils.warnings import ignore_warnings
+from ._table_preparation import tree_samples, with_categories
 
 NEAREST_BLOCK_ROWS = 64  # rows of a product that stay in the cache until their maximum is computed
 # EnsembleClassifier has decision_proba.
 PREDICTION_METHODS = ("predict", "predict_proba", "decision_function", "decision_proba")
 Sharing = Literal["nothing", "decomposition", "kernel matrix"]
+Features = Literal["prepared", "raw"]
+# Landmarks of a projection beyond `Candidate.max_exact_rows`: scores are those of the exact kernel on tables of some
+# thousand rows, and a split takes a third of a second.
+CANDIDATE_LANDMARKS = 500
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,13 @@ class Candidate:
         Whether it ignores domains.
     own : bool
         Whether the user provided it: any exception that it raises is then reported as its result.
+    features : {"prepared", "raw"}
+        Whether it is fitted to prepared features or, as trees are, to the columns of a table as they are: see
+        `TablePreparation`. Without a table both are the same.
+    max_train_rows : int or None
+        It is fitted to a subsample of at most so many rows, stratified by domain and class; None for no limit.
+    max_exact_rows : int or None
+        With more rows, a projection with an rbf kernel is fitted to `CANDIDATE_LANDMARKS` landmarks; None for no limit.
     """
 
     method: str
@@ -64,6 +77,9 @@ class Candidate:
     shares: Sharing = "nothing"
     plain: bool = True
     own: bool = False
+    features: Features = "prepared"
+    max_train_rows: int | None = None
+    max_exact_rows: int | None = None
 
     @property
     def transductive(self) -> bool:
@@ -93,7 +109,10 @@ class Candidate:
     @cached_property
     def key(self) -> str:
         """A digest of all parameters, which is the same in every process."""
-        parts = (full_repr(part) for part in (self.transformer, self.classifier))
+        parts = [full_repr(part) for part in (self.transformer, self.classifier)]
+        limits = (self.max_train_rows, self.max_exact_rows)
+        if self.features == "raw" or limits != (None, None):
+            parts.append(f"{self.features} {limits}")
         return hashlib.sha256("\n".join((self.variant, *parts)).encode()).hexdigest()[:16]
 
     @property
@@ -104,7 +123,42 @@ class Candidate:
 
     def fit(self, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Pipeline:
         """Return a fitted pipeline."""
-        return fit_pipeline(self.pipeline, X, y, sample_domain, sample_weight)
+        domain = np.zeros(len(y), dtype=np.intp) if sample_domain is None else np.asarray(sample_domain)
+        return self.fit_samples(Samples(X, np.asarray(y), domain, weight=sample_weight))
+
+    def fit_samples(self, samples: Samples, balance: Balance = "none") -> Pipeline:
+        """Return a pipeline that is fitted to the features and to the number of rows that the candidate takes."""
+        rows = self.subsample_rows(samples)
+        used = samples if rows is None else samples.take(rows)
+        candidate = self.with_landmarks() if self.needs_landmarks(len(used)) else self
+        if self.features == "raw":
+            used = tree_samples(used)
+            candidate = replace(candidate, classifier=with_categories(candidate.classifier, used))
+        return fit_pipeline(candidate.pipeline, used.X, used.y, used.domain, used.weights(balance=balance))
+
+    @property
+    def without_limits(self) -> Candidate:
+        """The same candidate, fitted to all rows and with an exact kernel."""
+        return replace(self, max_train_rows=None, max_exact_rows=None)
+
+    def subsample_rows(self, samples: Samples) -> Ints | None:
+        """Rows of the training samples that it is fitted to; None for all of them."""
+        if self.max_train_rows is None or len(samples) <= self.max_train_rows:
+            return None
+        return samples.subsample_rows(self.max_train_rows)
+
+    def needs_landmarks(self, n_rows: int) -> bool:
+        """Whether it uses landmarks if it is fitted to a number of rows."""
+        if self.max_exact_rows is None or n_rows <= self.max_exact_rows:
+            return False
+        projection = self.transformer
+        return isinstance(projection, Projection) and projection.feature_map is None and projection.kernel == "rbf"
+
+    def with_landmarks(self, landmarks: PivotedNystroem | None = None) -> Candidate:
+        """A copy whose projection uses landmarks: those of a map that several candidates share, or new ones."""
+        if landmarks is None:
+            landmarks = PivotedNystroem(CANDIDATE_LANDMARKS, gamma=self.transformer.gamma, random_state=0)
+        return replace(self, transformer=clone(self.transformer).set_params(feature_map=landmarks))
 
 
 def fit_pipeline(

@@ -201,7 +201,7 @@ class ValidationSurfaceDisplay:
         self.figure_.colorbar(image, ax=list(self.axes_), label=label).outline.set_visible(False)
         return self
 
-    def frame(self) -> Any:
+    def to_frame(self) -> Any:
         """Return the numbers as a pandas DataFrame.
 
         Returns
@@ -219,7 +219,7 @@ class ValidationSurfaceDisplay:
             }
             for cell, score in np.ndenumerate(self.scores)
         ]
-        return optional_import("pandas", "frame()").DataFrame(rows)
+        return optional_import("pandas", "to_frame()").DataFrame(rows)
 
 
 class LeaderboardDisplay:
@@ -385,7 +385,7 @@ class LeaderboardDisplay:
             columnspacing=1.2,
         )
 
-    def frame(self) -> Any:
+    def to_frame(self) -> Any:
         """Return the numbers as a pandas DataFrame.
 
         Returns

@@ -36,6 +36,7 @@ from ._ensemble_weights import average_members
 from ._sample_size import domains_for_coverage
 from ._smoothing import neighbor_graph, smooth_probabilities
 from ._split_evaluation import decision_scores
+from ._table_preparation import tree_features
 
 CentersByMember = Mapping[tuple[int, Any], Moments]  # by member and new domain
 # A transductive prediction needs at least this many rows of a new domain: the mean and the neighbors of fewer rows are
@@ -67,6 +68,11 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     prior_ratio : ndarray of shape (n_classes,), default=None
         Natural class frequencies over those that the members were trained with, if classes were balanced in training.
         `predict_proba` then refers to the natural frequencies; `predict` and `predict_set` keep the balance.
+    raw_members : sequence of int, default=()
+        Positions of members of trees. They take the features after the first `n_prepared_features`, which are the
+        columns of a table: see `TablePreparation`.
+    n_prepared_features : int, default=None
+        Number of features for the other members; None means that all members take all features.
 
     Attributes
     ----------
@@ -98,6 +104,8 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         inverse_temperature: float = 1.0,
         conformal_scores: Sequence[Array] | None = None,
         prior_ratio: Array | None = None,
+        raw_members: Sequence[int] = (),
+        n_prepared_features: int | None = None,
     ) -> None:
         self.members = members
         self.weights = weights
@@ -106,6 +114,8 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         self.inverse_temperature = inverse_temperature
         self.conformal_scores = conformal_scores
         self.prior_ratio = prior_ratio
+        self.raw_members = raw_members
+        self.n_prepared_features = n_prepared_features
 
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None) -> Self:
         """Fit all members.
@@ -126,8 +136,21 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         self : object
             The fitted ensemble.
         """
-        fitted = [fit_pipeline(member, X, np.asarray(y), sample_domain, sample_weight) for member in self.members]
+        fitted = [
+            fit_pipeline(member, self._member_features(j, X), np.asarray(y), sample_domain, sample_weight)
+            for j, member in enumerate(self.members)
+        ]
         return self.with_members(fitted)
+
+    def _prepared_features(self, X: Any) -> Any:
+        """Features of members that are not trees."""
+        return X if self.n_prepared_features is None else X[:, : self.n_prepared_features]
+
+    def _member_features(self, j: int, X: Any) -> Any:
+        """Features of a member."""
+        if j not in self.raw_members:
+            return self._prepared_features(X)
+        return tree_features(X if self.n_prepared_features is None else X[:, self.n_prepared_features :])
 
     def with_members(self, members: Sequence[Pipeline]) -> Self:
         """Use members that are already fitted, all to the same samples."""
@@ -305,7 +328,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
                 features: Any = apply_centering(member[0], Z[j], domain, member_centers)
                 classifier, features = bind_domains(member[-1], features, domain)
             else:
-                classifier, features = bind_domains(member, X, domain)
+                classifier, features = bind_domains(member, self._member_features(j, X), domain)
             scores.append(decision_scores(classifier, features, None, self.classes_))
         return scores
 
@@ -329,6 +352,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         """The same from decision scores of members, which need not be fitted."""
         P = average_members(self.weights, self._temper(scores))
         if self.smoothing:
+            X = self._prepared_features(X)
             for _, rows in EncodedLabels.from_domains(domain, X.shape[0]).iter_rows():
                 P[rows] = smooth_probabilities(P[rows], neighbor_graph(_safe_indexing(X, rows)), self.smoothing)
         return apply_inverse_temperature(P, self.inverse_temperature)
@@ -443,7 +467,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     def _transform_without_centering(self, X: Any) -> dict[int, Array]:
         """Features of these members, before centering."""
         transformers = self._centering_members()
-        features = transform_all_without_centering([*transformers.values()], X)
+        features = transform_all_without_centering([*transformers.values()], self._prepared_features(X))
         return dict(zip(transformers, features, strict=True))
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -48,6 +48,7 @@ from ._forecast import Forecast
 from ._metrics import Metric, Scoring, describe_scoring, metric_range
 from ._smoothing import SMOOTHING_STRENGTHS, neighbor_graph, smooth_probabilities
 from ._split_evaluation import SMALLEST_PROBABILITY, Prediction
+from ._table_preparation import prepare_samples
 from ._trial_splits import TrialSplits
 from ._validation import Scorer, Split, best_index, score_predictions, tabulate_scores
 
@@ -219,6 +220,7 @@ class FittedEnsemble:
             inverse_temperature=self.inverse_temperature,
             conformal_scores=list(self.conformal_sets.scores),
             prior_ratio=self.prior_ratio,
+            raw_members=[j for j, member in enumerate(self.members) if member.features == "raw"],
         )
 
 
@@ -672,10 +674,10 @@ def natural_probabilities(P: Array, samples: Samples, trials: TrialSplits, split
 def _prepare_part(samples: Samples, split: Split, preparation: Any) -> Any:
     """Features of the held-out rows as models receive them."""
     train, test = split
-    X_test = _safe_indexing(samples.X, test)
     if preparation is None:
-        return X_test
-    return clone(preparation).fit(_safe_indexing(samples.X, train)).transform(X_test)
+        return _safe_indexing(samples.X, test)
+    fitted = clone(preparation).fit(_safe_indexing(samples.X, train))
+    return prepare_samples(fitted, samples.take(test)).X
 
 
 def _scores_in_fold(decision_scores: ScoresBySplit, trials: TrialSplits, j: int, k: int, fold: int) -> Array:

@@ -89,7 +89,10 @@ class SelectedModel:
         members = refit_candidates(
             self.ensemble.members, samples, plan, balance=config.balance, seed=seed, collect=collect
         )
-        return self.ensemble.to_estimator().with_members(members.pipelines), members
+        ensemble = self.ensemble.to_estimator()
+        if samples.raw is not None:
+            ensemble.set_params(n_prepared_features=samples.X.shape[1])
+        return ensemble.with_members(members.pipelines), members
 
 
 def _trial_row(trial: EnsembleTrial, names: Sequence[str]) -> LeaderboardRow:

@@ -68,9 +68,8 @@ def refit_candidates(
     """
     with ignore_expected_warnings():
         if plan.exact:
-            weight = samples.weights(balance=balance)
             with single_thread():
-                pipelines = [one.fit(samples.X, samples.y, samples.domain, weight) for one in candidates]
+                pipelines = [candidate.fit_samples(samples, balance) for candidate in candidates]
             return RefittedMembers(pipelines, [{} for _ in candidates])
         assert collect is not None
         landmark_fit = LandmarkFit(samples, collect, plan, seed, balance)
@@ -99,14 +98,15 @@ class LandmarkFit:
         if isinstance(candidate.transformer, Projection):
             return self._fit_projection(candidate)
         sample = self.sample
-        facts = {"classifier_rows": len(sample)}
-        if candidate.shares == "kernel matrix":
+        n_rows = len(sample) if candidate.max_train_rows is None else min(len(sample), candidate.max_train_rows)
+        facts = {"classifier_rows": n_rows}
+        if candidate.shares == "kernel matrix" and candidate.max_train_rows is None:
             # A kernel expansion over thousands of rows would be slow to fit and to predict: landmarks replace it.
             landmarks = self._unfitted_map("rbf", candidate.classifier.gamma)
             linear = make_pipeline(landmarks, LinearSVC(C=candidate.classifier.C, random_state=0))
             candidate = replace(candidate, classifier=linear)
             facts["landmarks"] = landmarks.n_components
-        return candidate.fit(sample.X, sample.y, sample.domain, sample.weights(balance=self.balance)), facts
+        return candidate.fit_samples(sample, self.balance), facts
 
     def _fit_projection(self, candidate: Candidate) -> tuple[Pipeline, dict[str, Any]]:
         sample = self.sample

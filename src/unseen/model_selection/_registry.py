@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.decomposition import KernelPCA
 from sklearn.dummy import DummyClassifier
-from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import ParameterGrid
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
@@ -27,7 +27,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, Projection, UndoBias
 from ..utils.validation import format_list
-from ._candidate import Candidate, Sharing, consumes_domains, is_transductive
+from ._candidate import Candidate, Features, Sharing, consumes_domains, is_transductive
 
 Kind = Literal["plain", "reference", "invariant", "auto"]
 Grid = Mapping[str, Sequence[Any]]
@@ -39,7 +39,14 @@ WIDTHS = ("0.01*median", "0.1*median", "median")
 RIDGES = ("1e-4*scale", "1e-2*scale", "scale", "1e2*scale")
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
 NOT_IN_LEAN_GRIDS = (WIDTHS[0], RIDGES[0])  # the widest kernel and the smallest ridge
-ENSEMBLE_GRID: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:]}
+# Limits of the members of ensembles, with which their cost grows in proportion to the number of samples. Beyond the
+# first, kernel machines are fitted to a subsample; beyond the second, projections use landmarks.
+ENSEMBLE_TRAIN_ROWS = 2_000
+ENSEMBLE_EXACT_ROWS = 1_000
+# Beyond this number of classes times features, boosting, which fits trees to each class and uses all features in each
+# split, takes longer than all other members together. Tables of images have more, other tables rarely.
+MAX_BOOSTED_CLASS_FEATURES = 500
+ENSEMBLE_GRID: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:3]}
 HEADS: dict[str, Any] = {
     "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # model files do not store trees
     "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000, solver="newton-cg")),
@@ -69,14 +76,21 @@ class Method:
         Numbers of components to select from, in multiples of the number of classes less one.
     shares : {"nothing", "decomposition", "kernel matrix"}
         Computations that settings of this method have in common.
+    features : {"prepared", "raw"}
+        Whether it is fitted to prepared features or to the columns of a table: see `TablePreparation`.
     max_rows : int, default=None
         Largest number of training samples; None means no limit.
     max_rows_reason : str
         Why there is a limit, and what to do about it.
+    max_class_features : int, default=None
+        Largest number of classes times features for which it is a member of the automatic ensemble; None means no
+        limit.
     in_comparison : bool, default=True
         Whether `unseen.compare` includes it by default.
     in_ensemble : bool, default=False
         Whether it is a member of the automatic ensemble of `UnseenClassifier`.
+    allows_transductive : bool, default=False
+        Whether an automatic ensemble may have transductive members, which an acceptance test decides.
     trusted_types : tuple of type
         Types of its estimators that model files may contain in addition to those of all methods.
     needs_feature_map : bool, default=False
@@ -103,10 +117,13 @@ class Method:
     ensemble_grid: Grid | Sequence[Grid] | None = None
     component_multiples: Sequence[int] = ()
     shares: Sharing = "nothing"
+    features: Features = "prepared"
     max_rows: int | None = None
     max_rows_reason: str = ""
+    max_class_features: int | None = None
     in_comparison: bool = True
     in_ensemble: bool = False
+    allows_transductive: bool = False
     trusted_types: tuple[type, ...] = ()
     needs_feature_map: bool = False
     relative_cost: float = 1.0
@@ -128,6 +145,12 @@ class Method:
         """Whether it learns components, which a classifier in `HEADS` then classifies."""
         return isinstance(self.transformer, Projection)
 
+    def is_fast_enough(self, n_class_features: int | None) -> bool:
+        """Whether it may be a member of the automatic ensemble for a number of classes times features."""
+        if n_class_features is None or self.max_class_features is None:
+            return True
+        return n_class_features <= self.max_class_features
+
     def settings(self, n_classes: int, *, grid: GridName = "full", quick: bool = False) -> list[dict[str, Any]]:
         """List all settings to select from.
 
@@ -136,7 +159,8 @@ class Method:
         n_classes : int
             Number of classes.
         grid : {"full", "lean", "ensemble"}, default="full"
-            The whole grid, the grid without the widest kernel and the smallest ridge, or `ensemble_grid`.
+            The whole grid, the grid without the widest kernel and the smallest ridge, or `ensemble_grid`, which has one
+            number of components only.
         quick : bool, default=False
             Whether to keep only two values of each parameter of a projection, or two settings of another method.
 
@@ -158,7 +182,8 @@ class Method:
             if self.component_multiples:
                 # Components after the first n_classes - 1 have small eigenvalues, whose inverse square roots make them
                 # dominate distances: whether they improve predictions depends on the data.
-                values_by_name["n_components"] = [multiple * (n_classes - 1) for multiple in self.component_multiples]
+                multiples = self.component_multiples[:1] if grid == "ensemble" else self.component_multiples
+                values_by_name["n_components"] = [multiple * (n_classes - 1) for multiple in multiples]
             if quick and self.is_projection:
                 values_by_name = {name: values[-2:] for name, values in values_by_name.items()}
             settings += ParameterGrid(values_by_name)
@@ -174,11 +199,13 @@ class Method:
         quick: bool = False,
         heads: Iterable[str] = ("1-NN",),
         centerings: Iterable[str] = ("source",),
+        n_features: int | None = None,
     ) -> Iterator[Candidate]:
         """Yield one candidate for each setting and, for a projection, for each head and centering.
 
         The method "auto" yields the candidates of its members, from their ensemble grids and with logistic heads: with
-        both centerings if "target" is among `centerings`, otherwise only inductive ones.
+        both centerings if it allows transductive members or "target" is among `centerings`, otherwise only inductive
+        ones.
 
         Parameters
         ----------
@@ -190,6 +217,8 @@ class Method:
             Names of classifiers in `HEADS`.
         centerings : iterable of {"source", "target"}
             Values of the parameter `centering` of projections.
+        n_features : int, default=None
+            Number of features, for which "auto" omits members that would be slow; None omits none.
 
         Yields
         ------
@@ -201,15 +230,19 @@ class Method:
                 f"The method {self.name!r} needs a feature map. Use UnseenClassifier([{self.name!r}], feature_map=...)."
             )
         if self.members:
-            allows_target = "target" in centerings
+            allows_target = self.allows_transductive or "target" in centerings
             member_centerings = ("source", "target") if allows_target else ("source",)
+            n_class_features = None if n_features is None else n_classes * n_features
             for name in self.members:
+                if not METHODS[name].is_fast_enough(n_class_features):
+                    continue
                 for candidate in METHODS[name].candidates(
                     n_classes, grid="ensemble", quick=quick, heads=["logistic"], centerings=member_centerings
                 ):
                     if allows_target or not candidate.transductive:
                         yield candidate
             return
+        is_limited = grid == "ensemble" and not self.own
         for setting in self.settings(n_classes, grid=grid, quick=quick):
             if not self.is_projection:
                 yield Candidate(
@@ -220,6 +253,8 @@ class Method:
                     shares=self.shares,
                     plain=self.kind == "plain",
                     own=self.own,
+                    features=self.features,
+                    max_train_rows=ENSEMBLE_TRAIN_ROWS if is_limited and self.shares == "kernel matrix" else None,
                 )
                 continue
             for centering in centerings:
@@ -234,6 +269,7 @@ class Method:
                         shares=self.shares,
                         plain=False,
                         own=self.own,
+                        max_exact_rows=ENSEMBLE_EXACT_ROWS if is_limited else None,
                     )
 
 
@@ -279,6 +315,21 @@ def _projection(
         shares="decomposition",
         in_ensemble=in_ensemble,
         description=description,
+    )
+
+
+def _forest(forest: Any, name: str, description: str, *, in_comparison: bool = True) -> Method:
+    return Method(
+        name,
+        "plain",
+        forest,
+        grid={"min_samples_leaf": (5, 1)},
+        ensemble_grid={"min_samples_leaf": (5, 1), "n_estimators": (50,)},  # members are averaged again
+        features="raw",
+        in_comparison=in_comparison,
+        in_ensemble=True,
+        description=description,
+        relative_cost=5.0,
     )
 
 
@@ -373,7 +424,7 @@ for _method in (
             "conditional_weight": (0.0, "scale", "1e2*scale", "1e4*scale"),
             "prior_weight": (0.0, "scale", "1e2*scale"),
         },
-        [{"ridge": RIDGES[1:3], "conditional_weight": [w], "prior_weight": [w]} for w in (0.0, "scale", "1e2*scale")],
+        [{"conditional_weight": [w], "prior_weight": [w]} for w in (0.0, "scale", "1e2*scale")],
         "conditional invariance: the same distribution of each class in all domains",
         in_ensemble=True,  # each further projection would double the time of the automatic ensemble
     ),
@@ -389,8 +440,6 @@ for _method in (
         "plain",
         _LINEAR_SVM,
         grid=_COST_GRID,
-        ensemble_grid={"C": COSTS[:3]},  # larger costs are slow, and are in the grid of the RBF SVM
-        in_ensemble=True,
         description="a linear support vector machine",
         relative_cost=3.0,
     ),
@@ -400,26 +449,32 @@ for _method in (
         # Ties are broken as in an ensemble. Without random_state, SVC draws a seed from the global state of NumPy.
         SVC(break_ties=True, random_state=0),
         grid=_SVM_GRID,
+        ensemble_grid={**_SVM_GRID, "C": _SVM_GRID["C"][:2]},
         shares="kernel matrix",
         in_ensemble=True,
         description="a support vector machine with an RBF kernel",
     ),
-    Method(
-        "extra trees",
-        "plain",
-        ExtraTreesClassifier(random_state=0),
-        grid={"min_samples_leaf": (5, 1)},
-        description="the mean of 100 trees with random splits",
-        relative_cost=5.0,
+    _forest(ExtraTreesClassifier(random_state=0), "extra trees", "the mean of 100 trees with random splits"),
+    _forest(
+        RandomForestClassifier(random_state=0),
+        "random forest",
+        "the mean of 100 trees, each fitted to a random sample",
+        in_comparison=False,  # it differs little from extra trees
     ),
-    # A single setting with few, small trees: each class has separate trees, and two settings would take longer than all
-    # other methods together.
+    # Few, small trees: each class has separate trees, and large ones would take longer than all other methods together.
     Method(
         "gradient boosting",
         "plain",
         HistGradientBoostingClassifier(
             learning_rate=0.2, max_iter=50, max_leaf_nodes=8, max_bins=64, early_stopping=False, random_state=0
         ),
+        ensemble_grid=[
+            {"learning_rate": [0.2], "max_leaf_nodes": [4]},
+            {"learning_rate": [0.1], "max_leaf_nodes": [16]},
+        ],
+        features="raw",
+        max_class_features=MAX_BOOSTED_CLASS_FEATURES,
+        in_ensemble=True,
         description="a sequence of trees, each fitted to the errors of the previous ones",
         relative_cost=15.0,
     ),
@@ -473,6 +528,17 @@ register(
         "auto",
         shares="decomposition",
         description="the automatic ensemble of UnseenClassifier and unseen.fit",
+    )
+)
+# The same with transductive=True. `unseen.compare` adds it to its default methods.
+AUTO_TRANSDUCTIVE = "auto, transductive"
+register(
+    replace(
+        METHODS["auto"],
+        name=AUTO_TRANSDUCTIVE,
+        allows_transductive=True,
+        in_comparison=False,
+        description="the automatic ensemble, which may use batches of the new domain",
     )
 )
 
@@ -539,15 +605,18 @@ def parse_methods(items: Iterable[Any]) -> list[Method]:
     return list(methods.values())
 
 
-def expand_methods(methods: Iterable[Method], *, transductive: bool = True) -> list[Method]:
+def expand_methods(
+    methods: Iterable[Method], *, transductive: bool = True, n_class_features: int | None = None
+) -> list[Method]:
     """Replace methods that select among others by their members; each method occurs once.
 
     With ``transductive=False``, transductive members are omitted. A transductive method that is not a member raises
-    ValueError, since it was requested by name.
+    ValueError, since it was requested by name. Members that are slow for this number of classes times features are
+    omitted as well; None omits none.
     """
     expanded: dict[Method, None] = {}
     for method in methods:
-        members = [METHODS[name] for name in method.members]
+        members = [METHODS[name] for name in method.members if METHODS[name].is_fast_enough(n_class_features)]
         if not transductive:
             if method.transductive:
                 raise ValueError(

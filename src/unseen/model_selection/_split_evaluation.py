@@ -24,7 +24,7 @@ from threadpoolctl import ThreadpoolController
 from ..estimators import Projection, is_fitted_map
 from ..kernels import check_square_memory, squared_distances
 from ..linalg import Array, Ints, product
-from ..utils.samples import Samples
+from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels, format_list
 from ..utils.warnings import SharedContext, ignore_warnings
 from ._candidate import (
@@ -47,6 +47,7 @@ from ._decompositions import (
     map_features,
     solution_params,
 )
+from ._table_preparation import tree_samples, with_categories
 
 T = TypeVar("T")
 EXPECTED_ERRORS = (
@@ -126,6 +127,11 @@ class FeatureStage:
         self._sources: dict[Hashable, DecompositionSource] = {}
         self._frozen: dict[int, FeatureStage] = {}
 
+    @cached_property
+    def for_trees(self) -> FeatureStage:
+        """The stage of the features for trees."""
+        return FeatureStage(tree_samples(self.samples))
+
     def distances_to(self, train: Ints, rows: Ints) -> Array:
         """Squared distances of some samples from the training samples; a cached array that must not be modified.
 
@@ -136,7 +142,9 @@ class FeatureStage:
             self._train, self._distances = train.tobytes(), {}
         key = rows.tobytes()
         if key not in self._distances:
-            check_square_memory(len(self.samples), copies=2, caller="An rbf SVM")
+            # A subsample of the training samples is compared with all held-out samples.
+            n = min(len(self.samples), len(train) + len(rows))
+            check_square_memory(n, copies=2, caller="An rbf SVM")
             X_train = _safe_indexing(self.samples.X, train)
             if key == self._train:
                 self._distances[key] = squared_distances(X_train)
@@ -255,15 +263,43 @@ def evaluate_group(
     splits: Sequence[int],
     rows: SplitRows,
     requests: ResponsesByCandidate,
-    weight: Array | None = None,
+    balance: Balance = "none",
     resampled: frozenset[int] = frozenset(),
 ) -> list[Prediction]:
-    """Evaluate candidates that share computations, on splits with the same training rows and their sample weights."""
-    evaluation = _SplitEvaluation(stage, splits, rows, requests, weight, resampled)
-    evaluate = _evaluate_decomposition if group[0][1].shares == "decomposition" else _evaluate_classifiers
-    with ignore_expected_warnings(), single_thread(), evaluation.recording_errors(group):
-        evaluate(group, evaluation)
-    return evaluation.predictions
+    """Evaluate candidates that share computations, on splits with the same training rows."""
+    predictions: list[Prediction] = []
+    for same in group_by(group, lambda indexed: _fitted_to(indexed[1], len(rows.train))):
+        candidate = same[0][1]
+        same_stage = stage.for_trees if candidate.features == "raw" else stage
+        samples = same_stage.samples
+        train = rows.train
+        kept = candidate.subsample_rows(replace(samples, X=np.empty((len(samples), 0)), raw=None).take(train))
+        same_rows = rows if kept is None else replace(rows, train=train[kept])
+        weight = samples.weights(same_rows.train, balance)
+        evaluation = _SplitEvaluation(same_stage, splits, same_rows, requests, weight, resampled)
+        evaluate = _evaluate_decomposition if candidate.shares == "decomposition" else _evaluate_classifiers
+        with ignore_expected_warnings(), single_thread(), evaluation.recording_errors(same):
+            evaluate(_adapt(same, samples, len(same_rows.train)), evaluation)
+        predictions += evaluation.predictions
+    return predictions
+
+
+def _fitted_to(candidate: Candidate, n_train: int) -> Hashable:
+    """What candidates of a group are fitted to: which features, how many rows, and a kernel or landmarks."""
+    limit = candidate.max_train_rows
+    n_rows = n_train if limit is None else min(limit, n_train)
+    return candidate.features, n_rows, candidate.needs_landmarks(n_rows)
+
+
+def _adapt(group: list[IndexedCandidate], samples: Samples, n_train: int) -> list[IndexedCandidate]:
+    """Candidates for a number of training rows and for the features: with landmarks, or with columns of levels."""
+    first = group[0][1]
+    if first.features == "raw":
+        return [(i, replace(one, classifier=with_categories(one.classifier, samples))) for i, one in group]
+    if not first.needs_landmarks(n_train):
+        return group
+    shared = first.with_landmarks().transformer.feature_map
+    return [(i, one.with_landmarks(shared)) for i, one in group]
 
 
 @dataclass

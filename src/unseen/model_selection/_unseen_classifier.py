@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -36,15 +37,16 @@ from ._validation import EvaluationConfig, ProgressOptions, Split
 class UnseenClassifier(BaseSelector):
     """Calibrated ensemble for domains that are not in the training data, selected by leaving out one domain at a time.
 
-    Many candidates predict each held-out domain: plain classifiers (logistic regression, linear and rbf SVM), and CIDG
-    with a logistic head. Each gets a temperature and a weight in a linear opinion pool that minimize the log loss on
-    held-out domains. By default the prediction of a sample does not depend on the other samples of its batch.
+    Many candidates predict each held-out domain: plain classifiers (logistic regression, rbf SVM, extra trees, random
+    forests and gradient boosting), and CIDG with a logistic head. Each gets a temperature and a weight in a linear
+    opinion pool that minimize the log loss on held-out domains. By default the prediction of a sample does not depend
+    on the other samples of its batch.
 
     ``transductive=True`` adds *transductive* candidates, which use the unlabeled samples of a new domain and predict
-    batches: the plain classifiers after a :class:`DomainCenterer`, and CIDG with target centering. They take part only
-    if the ensemble with them is significantly better on held-out domains, by a one-sided paired t test at 5%, by more
-    than a point on average, and not worse on batches with skewed classes; smoothing among nearest neighbors within a
-    batch is accepted by the same rule.
+    batches: logistic regression and the rbf SVM after a :class:`DomainCenterer`, and CIDG with target centering. They
+    take part only if the ensemble with them is significantly better on held-out domains, by a one-sided paired t test
+    at 5%, by more than a point on average, and not worse on batches with skewed classes; smoothing among nearest
+    neighbors within a batch is accepted by the same rule.
 
     Reported scores of a held-out domain are cross-fitted: everything that is applied to it was fitted on other domains.
     See :ref:`ensembles`.
@@ -54,9 +56,10 @@ class UnseenClassifier(BaseSelector):
     methods : "auto" or list, default="auto"
         The candidates: names in `unseen.model_selection.METHODS`, and classifiers of your own, as pairs
         ``("mine", SVC())`` or, with several settings, as triples ``("mine", SVC(), {"C": [1, 10]})``; see
-        :ref:`own_models`. "auto" is "logistic", "linear SVM", "RBF SVM" and "CIDG", and with ``transductive=True`` also
-        the plain classifiers with centered domains ("centered logistic" and so on). With `feature_map` also "mapped
-        ridge", ridge classification of mapped features, which replaces the RBF SVMs.
+        :ref:`own_models`. "auto" is "logistic", "RBF SVM", "CIDG", "extra trees", "random forest" and, unless classes
+        times features exceed 1,000 or `X` is sparse, "gradient boosting"; with ``transductive=True`` also "centered
+        logistic" and "centered RBF SVM". With `feature_map` also "mapped ridge", ridge classification of mapped
+        features, which replaces the RBF SVMs.
     ensemble : bool, default=True
         Whether to fit an ensemble. Otherwise the candidate with the best mean over held-out domains is selected, except
         that a simpler kind is preferred whenever the advantage over it, paired by domain, is within one standard error
@@ -128,11 +131,12 @@ class UnseenClassifier(BaseSelector):
     -----
     Features are not scaled. Unless they share one scale, use a scaler in a pipeline, as for any kernel method.
 
-    Above 8,000 samples, unless `feature_map` or `cv` is given, models are selected on a part of the samples,
-    classifiers
-    are trained on another, and projections are fitted to all samples through landmarks: see `unseen.kernels.SizePlan`.
+    In an ensemble, SVMs are trained on at most 2,000 samples, drawn by domain and class, and projections use 500
+    landmarks beyond 1,000 samples. Above 8,000 samples, unless `feature_map` or `cv` is given, models are selected on a
+    part of the samples, classifiers are trained on another, and projections are fitted to all samples through
+    landmarks: see `unseen.kernels.SizePlan`.
 
-    Up to 1,000 samples of four domains or more, models are also trained without each pair of domains, for the reported
+    Up to 400 samples of four domains or more, models are also trained without each pair of domains, for the reported
     scores only, which takes two to three times as long; see :doc:`/mathematics_ensemble`.
 
     Examples
@@ -220,7 +224,7 @@ class UnseenClassifier(BaseSelector):
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
         self.classes_, _ = encode_classes(y, type(self).__name__)
         check_metric(self.scoring, self.classes_)
-        methods = self._methods(X)
+        methods = self._methods(X, len(self.classes_))
         samples = make_samples(X, y, sample_domain, sample_weight, params.pop("groups", None))
         plan = self._plan(methods, len(samples), params)
         selection_samples = samples
@@ -256,7 +260,7 @@ class UnseenClassifier(BaseSelector):
             raise ValueError(f"heads must be among {', '.join(HEADS)}; got {self.heads!r}.")
         centerings = ("source", "target") if self.transductive else ("source",)
         candidates = [
-            candidate
+            candidate if len(methods) > 1 else candidate.without_limits
             for method in methods
             for candidate in method.candidates(
                 len(self.classes_), grid="ensemble", heads=tuple(self.heads), centerings=centerings
@@ -283,13 +287,13 @@ class UnseenClassifier(BaseSelector):
         """The plan for the number of samples; exact if a feature map or splits are given, or no method has a kernel."""
         has_kernels = any(method.shares != "nothing" for method in methods)
         is_automatic = self.feature_map is None and self.cv is None and has_kernels and not params
-        plan = SizePlan.from_rows(n_samples, exact=None if is_automatic else True)
+        plan = SizePlan.from_rows(n_samples, exact=None if is_automatic else True, ensemble=len(methods) > 1)
         if self.verbose and not plan.exact:
             print(f"{type(self).__name__}: {plan}", file=sys.stderr)
         return plan
 
-    def _methods(self, X: Any) -> list[Method]:
-        """The methods to compare, with the feature map in its place."""
+    def _methods(self, X: Any, n_classes: int | None = None) -> list[Method]:
+        """The methods to compare, with the feature map in its place; "auto" omits those that n_classes makes slow."""
         if not self.methods:
             raise ValueError(
                 f'methods must be "auto" or a list of names among {", ".join(METHODS)}, or of classifiers of your own; '
@@ -298,13 +302,19 @@ class UnseenClassifier(BaseSelector):
         has_map = self.feature_map is not None and not isinstance(self.feature_map, str)
         requested = parse_methods([self.methods] if isinstance(self.methods, str) else self.methods)
         self._check_methods([method for method in requested if not method.members], X, has_map)
-        expanded = (self._expand(method, X, has_map) if method.members else [method] for method in requested)
+        expanded = (self._expand(method, X, n_classes, has_map) if method.members else [method] for method in requested)
         return [self._with_map(method) for method in dict.fromkeys(chain.from_iterable(expanded))]
 
-    def _expand(self, method: Method, X: Any, has_map: bool) -> list[Method]:
+    def _expand(self, method: Method, X: Any, n_classes: int | None, has_map: bool) -> list[Method]:
         """Members of "auto" that are applicable here."""
-        # Sparse samples cannot be centered.
-        methods = expand_methods([method], transductive=self.transductive and not sparse.issparse(X))
+        # Sparse samples cannot be centered, and histograms of features need dense samples.
+        is_sparse = sparse.issparse(X)
+        n_class_features = None if n_classes is None else n_classes * X.shape[1]
+        methods = expand_methods(
+            [method], transductive=self.transductive and not is_sparse, n_class_features=n_class_features
+        )
+        if is_sparse:
+            methods = [one for one in methods if not isinstance(one.classifier, HistGradientBoostingClassifier)]
         if self.feature_map is not None:  # mapped features have no kernel matrix
             methods = [method for method in methods if method.shares != "kernel matrix"]
             methods += [METHODS[MAPPED_RIDGE]] if has_map else []

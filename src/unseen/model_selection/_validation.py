@@ -6,7 +6,7 @@ Model selection, tables, verdicts and leaderboards are functions of these predic
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -36,6 +36,7 @@ from ._split_evaluation import (
     group_by,
     sharing_key,
 )
+from ._table_preparation import prepare_samples
 
 Split = tuple[Ints, Ints]
 RESPONSES = ("predict_proba", "decision_function")
@@ -120,9 +121,7 @@ def evaluate_candidates(
     requests = [_group_requests(group, config.scoring, with_decision_scores) for group in groups]
     stages = prepare_stages(samples, splits, splits_by_training, config.preparation)
     jobs = (
-        delayed(evaluate_group)(
-            group, stage, same, rows, request, samples.weights(splits[same[0]][0], config.balance), resampled
-        )
+        delayed(evaluate_group)(group, stage, same, rows, request, config.balance, resampled)
         for same, (stage, rows) in zip(splits_by_training, stages, strict=True)
         for group, request in zip(groups, requests, strict=True)
     )
@@ -160,8 +159,7 @@ def prepare_stages(
             yield unprepared, rows
             continue
         fitted = clone(preparation).fit(_safe_indexing(samples.X, rows.train))
-        X = np.asarray(fitted.transform(_safe_indexing(samples.X, rows.all)), dtype=np.float64)
-        yield FeatureStage(replace(samples.take(rows.all), X=X)), rows.in_order
+        yield FeatureStage(prepare_samples(fitted, samples.take(rows.all))), rows.in_order
 
 
 class Scorer:

@@ -11,7 +11,7 @@ from ._model_file import check_storable, load_model, read_card, save_model
 from ._new_data_notes import name_contributions
 from ._row_stream import TableRows, open_row_stream
 from ._stable_columns import select_stable_columns
-from ._table_fit import AUTO, TableFit, fit_notices, fit_table
+from ._table_fit import AUTO, TableFit, fit_notices, fit_table, make_preparation, resolve_methods
 from ._table_model import TableModel
 
 __all__ = [

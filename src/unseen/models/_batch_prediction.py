@@ -172,7 +172,8 @@ class BatchPrediction:
 def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:
     """Compute the moments that determine the novelty of each domain; without names there is one domain, None."""
     encoded = EncodedLabels.from_domains(domain, len(prepared))
-    return {name: model.novelty.moments(prepared[rows]) for name, rows in encoded.iter_rows()}
+    features = model.novelty_features(prepared)
+    return {name: model.novelty.moments(features[rows]) for name, rows in encoded.iter_rows()}
 
 
 def _join_columns(kept: Any, predictions: dict[str, Any]) -> pl.DataFrame:

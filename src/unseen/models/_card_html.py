@@ -31,8 +31,8 @@ STYLE = """
 .unseen-card h4{margin:0 0 .5em;font-size:1.15em;overflow-wrap:anywhere}
 .unseen-card dl{margin:0}
 .unseen-card dl>div{display:flex;flex-wrap:wrap;gap:0 1em;padding:.45em 0;border-top:1px solid #8884}
-.unseen-card dt{flex:0 0 9.5em;font-weight:600}
-.unseen-card dd{flex:1 1 16em;margin:0;min-width:0;overflow-wrap:anywhere}
+.unseen-card dt{flex:1 1 9.5em;font-weight:600}
+.unseen-card dd{flex:7 1 16em;margin:0;min-width:0;overflow-wrap:anywhere}
 .unseen-card p{margin:0 0 .25em}
 .unseen-card .big{font-size:1.7em;font-weight:600;line-height:1.2}
 .unseen-card .track{position:relative;height:.55em;border-radius:.3em;background:#8883;margin:.35em 0;max-width:26em}
@@ -41,7 +41,7 @@ STYLE = """
 .unseen-card .ends{display:flex;justify-content:space-between;max-width:30.6em;font-size:.85em;opacity:.8}
 .unseen-card ul{list-style:none;margin:.2em 0 0;padding:0}
 .unseen-card li{margin:.25em 0}
-.unseen-card table{border-collapse:collapse;margin:.3em 0}
+.unseen-card table{border-collapse:collapse;margin:.3em 0;color:inherit;font:inherit}
 .unseen-card td{padding:.1em 1.2em .1em 0;text-align:left}
 .unseen-card td+td{text-align:right;font-variant-numeric:tabular-nums}
 .unseen-card pre{margin:.2em 0 0;white-space:pre;overflow-x:auto;font-size:.93em}

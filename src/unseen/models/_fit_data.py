@@ -36,7 +36,7 @@ def fit(
     categories: Sequence[str] | None = None,
     missing: Mapping[str, Any] | None = None,
     columns: ColumnChoice = "all",
-    method: Any = AUTO,
+    methods: Any = AUTO,
     metric: str = "accuracy",
     scale: Scale = "standardize",
     transductive: bool = False,
@@ -73,7 +73,7 @@ def fit(
         With "stable", values that stand for missing ones are treated as missing, and columns that are not comparable
         between domains are left out, if that improves `metric` on held-out domains in a test with a stated error rate:
         see :func:`unseen.try_repairs`. A warning states the decision either way.
-    method : str, tuple, Method or list of these, default="auto"
+    methods : str, tuple, Method or list of these, default="auto"
         "auto" is an ensemble of the models of :class:`unseen.UnseenClassifier`. Otherwise a name in
         `unseen.model_selection.METHODS`, or a custom classifier such as ``("mine", SVC(), {"C": [1, 10]})``: see
         :ref:`own_models`. Several methods make an ensemble; for a single method the best settings are selected.
@@ -115,18 +115,18 @@ def fit(
     >>> ages = np.random.default_rng(0).normal(50, 10, 60)
     >>> ill, hospital = np.where(ages > 50, "yes", "no"), np.repeat(["bonn", "leeds", "oslo"], 20)
     >>> patients = pd.DataFrame({"age": ages, "ill": ill, "hospital": hospital})
-    >>> model = unseen.fit(patients, label="ill", domain="hospital", method="logistic")
+    >>> model = unseen.fit(patients, label="ill", domain="hospital", methods="logistic")
     >>> model.predict(pd.DataFrame({"age": [20, 80]})).tolist()
     ['no', 'yes']
 
     The same with arrays:
 
-    >>> model = unseen.fit(ages[:, None], ill, sample_domain=hospital, method="logistic")
+    >>> model = unseen.fit(ages[:, None], ill, sample_domain=hospital, methods="logistic")
     >>> model.predict([[20.0], [80.0]]).tolist()
     ['no', 'yes']
     """
-    methods = parse_methods(method if isinstance(method, list) else [method])
-    resolve_methods(method, transductive=transductive)  # raises for transductive methods that are not allowed
+    methods = parse_methods(methods if isinstance(methods, list) else [methods])
+    resolve_methods(methods, transductive=transductive)  # raises for transductive methods that are not allowed
     if feature_map not in get_args(FeatureMap):
         raise ValueError(f"feature_map must be one of {', '.join(get_args(FeatureMap))}; got {feature_map!r}.")
     if columns not in get_args(ColumnChoice):
@@ -147,7 +147,12 @@ def fit(
     )
     opened = open_data(data, y, sample_domain, options, "fit")
     source: Rows = TableRows(opened) if isinstance(opened, Table) else opened
-    plan = SizePlan.from_rows(source.rows, exact=EXACT_BY_FEATURE_MAP[feature_map], landmarks=n_landmarks)
+    plan = SizePlan.from_rows(
+        source.rows,
+        exact=EXACT_BY_FEATURE_MAP[feature_map],
+        landmarks=n_landmarks,
+        ensemble=len(resolve_methods(methods)) > 1,
+    )
     table = open_row_stream(source, plan, random_state)
     check_metric(scoring, table.samples.classes)
     stable = None

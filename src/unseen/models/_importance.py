@@ -250,7 +250,7 @@ def held_out_importance(
     domain: str | None = None,
     drop: Sequence[str] | None = None,
     missing: Mapping[str, Any] | None = None,
-    method: Any = AUTO,
+    methods: Any = AUTO,
     metric: str = "accuracy",
     n_repeats: int = N_REPEATS,
     max_per_domain: int | None = MAX_PER_DOMAIN,
@@ -270,7 +270,7 @@ def held_out_importance(
         A table with columns of labels and domains.
     label, domain, drop, missing
         As for :func:`unseen.tables.load_table`.
-    method : str, tuple, Method or list of these, default="auto"
+    methods : str, tuple, Method or list of these, default="auto"
         As for :func:`unseen.fit`; one fit for each domain is needed.
     metric : str, default="accuracy"
         The score whose loss is measured: see :func:`unseen.fit`.
@@ -299,7 +299,7 @@ def held_out_importance(
     >>> hospital = np.repeat(["bonn", "leeds", "oslo"], 40)
     >>> table = pd.DataFrame({"age": rng.normal(size=120), "noise": rng.normal(size=120), "hospital": hospital})
     >>> table["ill"] = table["age"] > 0
-    >>> importance = held_out_importance(table, label="ill", domain="hospital", method="logistic")
+    >>> importance = held_out_importance(table, label="ill", domain="hospital", methods="logistic")
     >>> importance.columns[0].column
     'age'
     """
@@ -322,7 +322,7 @@ def held_out_importance(
     splits = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
     with progress("Importance", len(splits), verbose) as advance:
         for d, (train, test) in enumerate(splits):
-            model = fit_table(table.take(train), method, metric=metric, random_state=random_state, n_jobs=n_jobs).model
+            model = fit_table(table.take(train), methods, metric=metric, random_state=random_state, n_jobs=n_jobs).model
             held_out = replace(samples.take(test), classes=samples.classes)
             predict = _with_all_classes(model, samples.classes)
             scores, losses = permute_columns(predict, held_out, table.schema, scoring, n_repeats, random_state)

@@ -94,7 +94,7 @@ class Model:
     >>> from unseen.datasets import make_synthetic
     >>> table = make_synthetic(as_frame=True, validation_domain=True, random_state=0).frame
     >>> new_site = table.sample(40, random_state=0).drop(columns=["target", "domain"])
-    >>> model = unseen.fit(table, label="target", domain="domain", method="logistic")
+    >>> model = unseen.fit(table, label="target", domain="domain", methods="logistic")
     >>> model
     <Model: logistic regression predicts 'target' (1, 2, 3); 440 rows of 4 domains>
     >>> model.expected_performance.n_domains
@@ -251,7 +251,7 @@ class Model:
         predicted = decisions.argmax(axis=1)
         P = ensemble.with_natural_priors(decisions)
         predicted_by_member = ensemble.member_probabilities(prepared, labels).argmax(axis=2)
-        farther = model.novelty.score_samples(prepared)
+        farther = model.novelty.score_samples(model.novelty_features(prepared))
         names = np.array(self._member_names())
         positions = np.arange(len(prepared))
         if rows is not None:
@@ -454,8 +454,8 @@ class Model:
         data: Any,
         output: str | os.PathLike[str] | None = None,
         *,
-        center: Literal["model", "target"] = "model",
-        sets: float | None = None,
+        centering: Literal["model", "target"] = "model",
+        coverage: float | None = None,
         client: Any = None,
         verbose: int = 0,
         domain: str | None = None,
@@ -474,9 +474,9 @@ class Model:
             used.
         output : str or path, default=None
             A .csv, .parquet or .xlsx file to write; None returns a DataFrame.
-        center : {"model", "target"}, default="model"
+        centering : {"model", "target"}, default="model"
             Center projections as in training, or on the new rows of each domain (transductive).
-        sets : float, default=None
+        coverage : float, default=None
             Add a column of prediction sets with this coverage: see `predict_set`.
         client : dask.distributed.Client, default=None
             Client of a Dask cluster that computes the predictions; None means this process.
@@ -490,14 +490,14 @@ class Model:
         predictions : TablePredictions
             Summary, notices, and the DataFrame or the path of the file.
         """
-        if center not in ("model", "target"):
-            raise ValueError(f"center must be 'model' or 'target'; got {center!r}.")
+        if centering not in ("model", "target"):
+            raise ValueError(f"centering must be 'model' or 'target'; got {centering!r}.")
         optional_import("polars", "predict_table")
         model = self.table_model
         missing_in_training = self._missing_in_training()
-        if sets is not None:  # an unattainable coverage raises an error before the data are read
-            model.ensemble.threshold(sets)
-        if center == "target":
+        if coverage is not None:  # an unattainable coverage raises an error before the data are read
+            model.ensemble.threshold(coverage)
+        if centering == "target":
             model.check_can_center()
         if isinstance(data, NewTable):
             table = data
@@ -509,8 +509,8 @@ class Model:
             model,
             table,
             verbose,
-            center_all=center == "target",
-            coverage=sets,
+            center_all=centering == "target",
+            coverage=coverage,
             column_summary=self.card.get("column_summary"),
         )
         path = None if output is None else Path(output)

@@ -40,7 +40,7 @@ from ._trusted_types import (
     untrusted_types,
 )
 
-FORMAT = 4  # files of earlier formats contain types of other names
+FORMAT = 5  # files of earlier formats contain types of other names, or ensembles without trees
 CARD = "card.json"
 PAYLOAD = "model.skops"
 CHECKSUM = "sha256"  # key of the card: checksum of its other entries

@@ -9,7 +9,6 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-import numpy as np
 from sklearn.utils import gen_batches
 
 from ..estimators import (
@@ -22,6 +21,7 @@ from ..estimators import (
     tree_reduce,
 )
 from ..kernels import SizePlan
+from ..model_selection import prepare_samples
 from ..tables import SurveyedTable, Table, read_survey
 from ..utils.progress import progress
 from ..utils.samples import Samples
@@ -84,7 +84,7 @@ def _collect_part(
     """Collect the statistics of a part; None if no row of it is used. Calls `advance` with numbers of finished rows."""
     statistics: Statistics | None = None
     for piece in rows.pieces(part):
-        X = np.asarray(preparation.transform(piece.X), dtype=np.float64)
+        X = prepare_samples(preparation, piece).X
         statistics = sum_statistics([statistics, collect_statistics(projection, X, piece.y, piece.domain)])
         advance(len(X))
     return statistics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -23,17 +23,19 @@ from ..model_selection import (
     ProgressOptions,
     SelectedModel,
     SelectionOptions,
+    TablePreparation,
     check_metric,
     describe_rare_class,
     expand_methods,
     get_metric,
     parse_methods,
+    prepare_samples,
     select_model,
     single_thread,
     warn_about_failures,
 )
 from ..shift import Novelty, find_column_notices
-from ..tables import Table, make_preprocessor
+from ..tables import Schema, Table, make_preprocessor
 from ..utils.samples import Balance, Samples
 from ._row_stream import Rows, TableRows, collect_stream_statistics
 from ._table_model import TableModel
@@ -173,9 +175,10 @@ def fit_table(
     ('plain', True)
     """
     stream = TableRows(table) if stream is None else stream
-    plan = SizePlan.from_rows(stream.rows) if plan is None else plan
-    methods = resolve_methods(method, transductive=transductive)
-    preparation = make_preprocessor(table.schema, scale)  # type: ignore[arg-type]
+    n_class_features = len(table.samples.classes) * table.X.shape[1]
+    methods = resolve_methods(method, transductive=transductive, n_class_features=n_class_features)
+    plan = SizePlan.from_rows(stream.rows, ensemble=len(methods) > 1) if plan is None else plan
+    preparation = make_preparation(table.schema, scale)
     samples = table.samples
     selection_samples = samples
     if not plan.exact:
@@ -192,8 +195,11 @@ def fit_table(
     )
     with single_thread():
         selected = _select(selection_samples, methods, config, transductive)
+    has_trees = any(member.features == "raw" for member in selected.ensemble.members)
+    if isinstance(preparation, TablePreparation) and not has_trees:
+        preparation.set_params(tree_columns=False)
     fitted_preparation = clone(preparation).fit(table.X)
-    prepared = replace(samples, X=np.asarray(fitted_preparation.transform(table.X), dtype=np.float64))
+    prepared = prepare_samples(fitted_preparation, samples)
     collect = partial(collect_stream_statistics, stream, fitted_preparation, client, verbose)
     ensemble, members = selected.refit(prepared, plan, config, seed=random_state, collect=collect)
     stream_facts = {}
@@ -222,9 +228,23 @@ def fit_table(
     )
 
 
-def resolve_methods(method: Any, *, transductive: bool = True) -> list[Method]:
-    """The methods that `fit_table` compares."""
-    return expand_methods(parse_methods(method if isinstance(method, list) else [method]), transductive=transductive)
+def make_preparation(schema: Schema, scale: str = "standardize") -> Any:
+    """Make the unfitted preparation of a table: features for linear and kernel methods and, if they differ, for trees.
+
+    Standardized numbers have the order of the numbers themselves, so trees use them unless values are missing.
+    """
+    preprocessor = make_preprocessor(schema, scale)  # type: ignore[arg-type]
+    if scale != "standardize":
+        return preprocessor
+    categorical = [i for i, column in enumerate(schema.columns) if column.kind == "categorical"]
+    has_missing = any(column.missing for column in schema.columns)
+    return TablePreparation(preprocessor, categorical, tree_columns=bool(categorical) or has_missing)
+
+
+def resolve_methods(method: Any, *, transductive: bool = True, n_class_features: int | None = None) -> list[Method]:
+    """The methods that `fit_table` compares for this number of classes times features."""
+    requested = parse_methods(method if isinstance(method, list) else [method])
+    return expand_methods(requested, transductive=transductive, n_class_features=n_class_features)
 
 
 def _select(samples: Samples, methods: Sequence[Method], config: EvaluationConfig, transductive: bool) -> SelectedModel:
@@ -266,6 +286,7 @@ def fit_notices(table: Table, method: Any, plan: SizePlan, metric: str = "accura
         yield f"{plan} The same holds with a feature map of landmarks."
     if len(np.unique(table.domain)) == 2:
         yield "With two domains each is scored by a model trained on the other one only, which is little evidence."
-    has_kernels = any(one.shares != "nothing" for one in resolve_methods(method))
+    methods = resolve_methods(method)
+    has_kernels = len(methods) == 1 and methods[0].shares != "nothing"  # members of ensembles limit their rows
     if plan.exact and plan.rows > SLOW_EXACT_ROWS and has_kernels:
         yield f"{plan.rows:,} rows take minutes with exact kernels; max_per_domain=500 gives a quick first result."

@@ -21,7 +21,7 @@ class TableModel:
     Parameters
     ----------
     preprocessor : transformer
-        Fitted on the source domains.
+        Fitted on the source domains; a `TablePreparation` if trees take the columns of the table.
     ensemble : EnsembleClassifier
         Classifies preprocessed samples. It may have a single member.
     novelty : Novelty
@@ -57,8 +57,12 @@ class TableModel:
         return any(map(is_transductive, self.ensemble.members_))
 
     def prepare(self, X: Any) -> Array:
-        """Apply the preprocessing to encoded samples."""
+        """Features of encoded samples for the ensemble."""
         return np.asarray(self.preprocessor.transform(X), dtype=np.float64)
+
+    def novelty_features(self, prepared: Array) -> Array:
+        """Those of the prepared features by which the novelty of samples is scored: all but the columns for trees."""
+        return prepared[:, : self.novelty.n_features_in_]
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
         """Predict the classes of encoded samples; a transductive model needs at least 10 of each new domain."""
@@ -72,6 +76,6 @@ class TableModel:
         """Raise ValueError if no member can be centered on new samples."""
         if not any(isinstance(member[0], DomainTransformer) for member in self.ensemble.members_):
             raise ValueError(
-                "center='target' needs a model with a projection or a centered classifier, and this model has none. "
-                "Use center='model', or fit with method CIDG, MDA, SCA, DICA or KFDA."
+                "centering='target' needs a model with a projection or a centered classifier, and this model has none. "
+                "Use centering='model', or fit with method CIDG, MDA, SCA, DICA or KFDA."
             )

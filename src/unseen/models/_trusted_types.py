@@ -31,7 +31,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
 from ..kernels import PivotedNystroem
-from ..model_selection import METHODS, EnsembleClassifier
+from ..model_selection import METHODS, EnsembleClassifier, TablePreparation
 from ..shift import Novelty
 from ..utils.validation import MAX_LABEL_LENGTH
 from ._table_model import TableModel
@@ -46,6 +46,7 @@ OWN_TYPES: tuple[type, ...] = (
     PivotedNystroem,
     EnsembleClassifier,
     TableModel,
+    TablePreparation,
     TreeState,
     UndoBias,
 )
@@ -423,6 +424,24 @@ def _check_ensemble(pool: EnsembleClassifier) -> None:
         inverse_temperatures=pool.inverse_temperatures.shape == (n,) and bool((pool.inverse_temperatures > 0).all()),
         steps=0 <= pool.smoothing < np.inf and 0 < pool.inverse_temperature < np.inf,
         priors=pool.prior_ratio is None or _is_positive(pool.prior_ratio, pool.classes_.shape),
+        raw_members=type(pool.raw_members) in (list, tuple) and set(pool.raw_members) <= set(range(n)),
+        n_prepared_features=pool.n_prepared_features is None or type(pool.n_prepared_features) is int,
+    )
+
+
+def _check_preparation(preparation: TablePreparation) -> None:
+    """Positions of levels are looked up in arrays, with one entry more for unknown levels."""
+    n = preparation.n_features_in_
+    n_numeric = n - len(preparation.categorical)
+    _require(
+        preparation,
+        columns=len(set(preparation.categorical)) == len(preparation.categorical)
+        and set(preparation.categorical) <= set(range(n)),
+        scales=preparation.means_.shape == preparation.scales_.shape == (n_numeric,),
+        tails=preparation.tail_scales_.shape == (n,),
+        codes=_is_whole(preparation.coded_columns_, 0, n) and preparation.coded_columns_.ndim == 1,
+        levels=len(preparation.level_codes_) == len(preparation.categorical)
+        and all(codes.ndim == 1 and codes.dtype.kind == "f" and len(codes) for codes in preparation.level_codes_),
     )
 
 
@@ -437,4 +456,5 @@ CHECKS: dict[type, Callable[[Any], None]] = {
     OneHotEncoder: _check_encoder,
     EnsembleClassifier: _check_ensemble,
     SVC: _check_svc,
+    TablePreparation: _check_preparation,
 }

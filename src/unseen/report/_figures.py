@@ -64,7 +64,9 @@ def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
         size = (5.5 + 0.9 * len(domains), 1.8 + 0.32 * len(methods))
         figure = import_pyplot().figure(figsize=size, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.6, 1))
-    values = np.array([[(m["accuracies"][d] or {"mean": np.nan})["mean"] for d in domains] for m in methods], float)
+    factor = 100 if is_percentage else 1
+    cells = [[method["accuracies"][name] or {"mean": np.nan} for name in domains] for method in methods]
+    values = factor * np.array([[cell["mean"] for cell in row] for row in cells], float)
     names = [method["name"] + ("*" if method["transductive"] else "") for method in methods]
     image = draw_heat_map(left, values, names, domains)
     digits = 1 if is_percentage else 3
@@ -85,6 +87,7 @@ def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
 
 def _draw_differences(ax: Any, verdict: dict[str, Any], is_percentage: bool) -> None:
     """Draw the difference of each domain with its interval, and below them that over all domains."""
+    factor = 100 if is_percentage else 1
     differences = list(verdict["per_domain"])
     if verdict["difference"] is not None:
         differences.append({**verdict, "domain": "all domains"})
@@ -93,8 +96,9 @@ def _draw_differences(ax: Any, verdict: dict[str, Any], is_percentage: bool) -> 
         color = ACCENT_COLOR if is_overall else "0.35"
         if entry["low"] is not None and entry["high"] is not None:
             line_width = 3 if is_overall else 1.5
-            ax.plot([entry["low"], entry["high"]], [position, position], color=color, lw=line_width)
-        ax.plot(entry["difference"], position, "D" if is_overall else "o", color=color)
+            ends = [factor * entry["low"], factor * entry["high"]]
+            ax.plot(ends, [position, position], color=color, lw=line_width)
+        ax.plot(factor * entry["difference"], position, "D" if is_overall else "o", color=color)
     ax.axvline(0, color="0.6", lw=1, zorder=0)
     ax.set_yticks(range(len(differences)), [entry["domain"] for entry in differences], parse_math=False)
     ax.set_ylim(len(differences) - 0.4, -0.6)

@@ -83,8 +83,10 @@ def format_settings(settings: Mapping[str, Any] | None) -> list[tuple[str, str]]
 
 
 def rank_methods(methods: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Sort the methods of a comparison: the automatic one first, then by mean score; failed methods come last."""
-    return sorted(methods, key=lambda m: (m["kind"] != "auto", math.inf if m["mean"] is None else -m["mean"]))
+    """Sort the methods of a comparison: automatic ones first, then by mean score; failed methods come last."""
+    automatic = [method for method in methods if method["kind"] == "auto"]
+    others = [method for method in methods if method["kind"] != "auto"]
+    return automatic + sorted(others, key=lambda m: math.inf if m["mean"] is None else -m["mean"])
 
 
 def describe_columns(uses: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ def render_comparison(summary: Mapping[str, Any]) -> str:
     Parameters
     ----------
     summary : dict
-        Plain values under the keys title, data, verdict, domains, methods, pool (the ensemble), embedding, diagnosis,
+        Plain values under the keys title, data, verdict, domains, methods, ensemble, embedding, diagnosis,
         confusion, hardest, surface, settings, provenance, and pictures (thumbnails as data URLs, by row).
         Percentages are given as 0 to 100; any number may be None.
 

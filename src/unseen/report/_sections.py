@@ -26,11 +26,14 @@ def prepare_verdict(summary: Mapping[str, Any]) -> Section:
         intervals.append({"domain": None, "label": "Auto against plain", **auto})
     overall = {key: verdict[key] for key in INTERVAL_KEYS}
     intervals.append({"domain": None, "label": "Invariant against plain" if auto else "All domains", **overall})
+    if verdict.get("opt_in"):
+        intervals.append({"domain": None, "label": "Auto, transductive against auto", **verdict["opt_in"]})
     intervals += verdict["per_domain"] or []
+    metric, is_percentage = _metric_name(summary)
+    intervals = [_to_shown_unit(interval, is_percentage) for interval in intervals]
     axis = Axis.from_values(interval[key] for interval in intervals for key in INTERVAL_KEYS)
     ticks = axis.ticks()
     zero = [value for value, _ in ticks].index(0.0)
-    metric, is_percentage = _metric_name(summary)
     return {
         **verdict,
         "metric": metric,
@@ -59,8 +62,8 @@ def _prepare_advice(advice: Mapping[str, Any] | None, is_percentage: bool) -> Se
     """Prepare the recommendation: on one axis the held-out domains, their mean and the prediction interval."""
     if not advice:
         return None
-    scores = advice["scores"]
-    expected = {key: advice[key] for key in ("expected", "low", "high")}
+    scores = _to_shown_unit(advice["scores"], is_percentage)
+    expected = _to_shown_unit({key: advice[key] for key in ("expected", "low", "high")}, is_percentage)
     axis = Axis.from_values([*scores.values(), *expected.values()], include_zero=False)
     use, _, rest = advice["sentence"].partition(". ")
     return {
@@ -73,6 +76,13 @@ def _prepare_advice(advice: Mapping[str, Any] | None, is_percentage: bool) -> Se
     }
 
 
+def _to_shown_unit(values: Mapping[str, Any], is_percentage: bool) -> Section:
+    """Convert the numbers among values to percent, if the report shows them so."""
+    if not is_percentage:
+        return dict(values)
+    return {key: 100 * value if is_number(value) else value for key, value in values.items()}
+
+
 def _metric_name(summary: Mapping[str, Any]) -> tuple[str, bool]:
     """Return the name of the metric, and whether its scores are percentages."""
     verdict = summary.get("verdict") or {}
@@ -82,10 +92,15 @@ def _metric_name(summary: Mapping[str, Any]) -> tuple[str, bool]:
 def prepare_methods(summary: Mapping[str, Any]) -> Section:
     """Prepare the table of scores: shades, the automatic method first, and the best method of each column."""
     domains = summary["domains"]
-    methods = sorted(summary["methods"], key=lambda method: method["kind"] != "auto")
     metric, is_percentage = _metric_name(summary)
     digits = 1 if is_percentage else 3
-    scores = [[method["accuracies"].get(name) or {} for name in domains] for method in methods]
+    methods = []
+    for method in sorted(summary["methods"], key=lambda method: method["kind"] != "auto"):
+        statistics = _to_shown_unit({key: method[key] for key in ("mean", "sd")}, is_percentage)
+        methods.append({**method, **statistics})
+    scores = [
+        [_to_shown_unit(method["accuracies"].get(name) or {}, is_percentage) for name in domains] for method in methods
+    ]
     means = [[cell.get("mean") for cell in cells] for cells in scores]
     # Ties at the displayed precision are all best. References do not compete. The last column is the mean over domains.
     competing = [
@@ -116,7 +131,7 @@ def prepare_methods(summary: Mapping[str, Any]) -> Section:
 
 def prepare_ensemble(summary: Mapping[str, Any]) -> Section:
     """Prepare the mean weights as bars, the transductive steps, and the reliability diagram."""
-    ensemble = summary["pool"]
+    ensemble = summary["ensemble"]
     largest = max(filter(is_number, ensemble["weights"].values()), default=0.0) or 1.0
     bars = []
     for name, weight in ensemble["weights"].items():
@@ -269,20 +284,21 @@ def prepare_hardest(summary: Mapping[str, Any]) -> list[Section]:
 def prepare_surface(summary: Mapping[str, Any]) -> Section:
     """Prepare the validation scores: one row for each value of y and one column for each value of x."""
     surface = summary["surface"]
-    scores = surface["scores"]
+    factor = 100 if _metric_name(summary)[1] else 1
+    scores = [[factor * score if is_number(score) else None for score in row] for row in surface["scores"]]
     if len(scores) != len(surface["y"]) or any(len(row) != len(surface["x"]) for row in scores):
         raise ValueError(
             f"The scores of the validation surface need {len(surface['y'])} rows, one for each y, and "
             f"{len(surface['x'])} columns, one for each x; got rows of length {[len(row) for row in scores]}."
         )
-    return {**surface, "shades": compute_shades(scores), "decimals": count_decimals(scores)}
+    return {**surface, "scores": scores, "shades": compute_shades(scores), "decimals": count_decimals(scores)}
 
 
 # In the order of the page: the key that a section needs, its heading, and the function that prepares it.
 SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
     ("verdict", "Verdict", prepare_verdict),
     ("methods", "Accuracy on each held-out domain", prepare_methods),
-    ("pool", "The ensemble", prepare_ensemble),
+    ("ensemble", "The ensemble", prepare_ensemble),
     ("embedding", "Features before and after projection", prepare_embedding),
     ("columns", "Columns that differ between domains", prepare_columns),
     ("diagnosis", "Distribution shift between domains", prepare_diagnosis),

@@ -238,7 +238,7 @@ class Diagnosis:
         result = f"shift detected in {names}" if names else "no shift detected"
         return f"<Diagnosis: {len(self.domains)} domains, {len(self.classes)} classes; {result}>"
 
-    def frame(self) -> Any:
+    def to_frame(self) -> Any:
         """Return the tests as a pandas DataFrame.
 
         Returns
@@ -247,7 +247,7 @@ class Diagnosis:
             A row for each kind of shift, then one for each class: `test`, `n`, `statistic`, `p_value`, `p_adjusted`
             (classes only), `effect` and `flagged`.
         """
-        pandas = optional_import("pandas", "frame()")
+        pandas = optional_import("pandas", "to_frame()")
         numbers = ["statistic", "p_value", "p_adjusted", "effect"]
         names = [*(test.name for test in self.tests), *(f"P(X|Y={test.label})" for test in self.class_tests)]
         frame = pandas.DataFrame([vars(test) for test in (*self.tests, *self.class_tests)]).assign(test=names)

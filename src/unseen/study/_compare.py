@@ -6,20 +6,29 @@ import html
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from ..linalg import Ints
-from ..model_selection import check_comparison_size, check_metric, get_metric, metric_range
+from ..model_selection import (
+    AUTO_TRANSDUCTIVE,
+    GridName,
+    check_comparison_size,
+    check_metric,
+    get_metric,
+    method_names,
+    metric_range,
+)
+from ..models import make_preparation
 from ..report import draw_comparison, rank_methods, render_comparison
 from ..shift import Diagnosis, diagnose
 from ..tables import Dates, Table, is_table, load_table, make_preprocessor, table_from_arrays
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
-from ._protocol import Protocol, Task, make_tasks
+from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, make_tasks
 from ._report_data import (
     confusion_facts,
     data_facts,
@@ -72,8 +81,8 @@ class Comparison:
         """
         return self._summary
 
-    def frame(self) -> Any:
-        """Return the accuracies in percent, methods by held-out domains, best first.
+    def to_frame(self) -> Any:
+        """Return the scores, methods by held-out domains, best first.
 
         Returns
         -------
@@ -81,7 +90,7 @@ class Comparison:
             With the columns `kind`, `transductive`, one for each domain, `mean` and `seconds`. A domain with the name
             of another column is renamed, such as to "mean (domain)".
         """
-        pandas = optional_import("pandas", "frame()")
+        pandas = optional_import("pandas", "to_frame()")
         names = {domain: domain for domain in self._summary["domains"]}
         for name in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
             while names[name] == name or list(names.values()).count(names[name]) > 1:
@@ -123,12 +132,12 @@ class Comparison:
 
     def __str__(self) -> str:
         width = max(len(method["name"]) for method in self._summary["methods"])
-        digits = 1 if self.verdict.scale.share else 3
-        lines = [
-            f"{method['name']:<{width}}  "
-            + ("failed" if method["mean"] is None else f"{method['mean']:5.{digits}f}{'*' * method['transductive']}")
-            for method in rank_methods(self._summary["methods"])
-        ]
+        lines = []
+        for method in rank_methods(self._summary["methods"]):
+            score = "failed"
+            if method["mean"] is not None:
+                score = f"{self.verdict.scale.format_score(method['mean']):>6}{'*' * method['transductive']}"
+            lines.append(f"{method['name']:<{width}}  {score}")
         advice = [self.verdict.recommendation.sentence] if self.verdict.recommendation else []
         return "\n".join([*lines, "", self.verdict.headline, *self.verdict.sentences, *advice])
 
@@ -141,6 +150,8 @@ def compare(
     label: str | None = None,
     domain: str | None = None,
     group: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
     unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
@@ -149,12 +160,12 @@ def compare(
     repeats: int = 3,
     selection: Literal["domain", "within", "oracle"] = "domain",
     scale: Literal["standardize", "l2", "none"] = "standardize",
-    centering: Literal["target", "source"] = "target",
+    transductive: bool = False,
     metric: str = "accuracy",
     balance: Balance = "none",
     max_per_domain: int | None = None,
     quick: bool = False,
-    grid: Literal["lean", "full"] = "lean",
+    grid: GridName = "ensemble",
     store: str | Path | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -177,6 +188,8 @@ def compare(
         Columns of the table; None guesses them from common names.
     group : str, default=None
         Column of the table with groups of dependent rows, such as patients.
+    features, drop : sequence of str, default=None
+        Columns of the table to use, and not to use; by default all that describe samples.
     unlabeled : str or int, default=None
         The label of unlabeled rows of the table, such as 0 or unknown, or NA for missing labels. These rows are left
         out.
@@ -188,7 +201,8 @@ def compare(
         Values that stand for missing values in columns of the table, such as ``{"cholesterol": 0}``.
     methods : sequence, default=None
         Methods to compare: names in `unseen.model_selection.METHODS`, and custom classifiers such as
-        ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. None means all methods for comparisons.
+        ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. None means all methods for comparisons, and both
+        "auto", which is inductive, and "auto, transductive".
     repeats : int, default=3
         Number of random draws of 70% of each source domain.
     selection : {"domain", "within", "oracle"}, default="domain"
@@ -197,17 +211,22 @@ def compare(
     scale : {"standardize", "l2", "none"}, default="standardize"
         Scale columns to zero mean and unit variance, scale rows to unit length, or nothing; fitted on the source
         domains only.
-    centering : {"target", "source"}, default="target"
-        Centering of the projections: "target" is that of the paper, and transductive.
+    transductive : bool, default=False
+        Whether all methods may use the samples of the held-out domain without their labels. Projections are then
+        centered on the held-out domain, as in the paper, and "auto" is the same as "auto, transductive". With False
+        only "auto, transductive" uses them.
     metric : str, default="accuracy"
-        Metric of the model selection, the table and the verdict: "accuracy", "balanced_accuracy", "f1" (the mean over
-        classes), "roc_auc", "average_precision", "log_loss", or the name of a scorer of scikit-learn.
+        Metric of the model selection, the acceptance tests of transductive steps, the table, the recommendation and
+        the expected performance: "accuracy", "balanced_accuracy", "f1_macro", "roc_auc",
+        "average_precision", "log_loss", or the name of a scorer of scikit-learn. Weights of ensembles always minimize
+        the log loss.
     balance : {"none", "classes", "domains"}, default="none"
         Give all classes, or all domains, the same total weight in training, for classifiers that support weights.
     max_per_domain : int, default=None
         Maximum number of samples of each domain, drawn at random from all its classes.
-    grid : {"lean", "full"}, default="lean"
-        All settings of a method, or without the widest kernel and the smallest ridge.
+    grid : {"ensemble", "lean", "full"}, default="ensemble"
+        The few settings that a method has in ensembles; or all of its settings, in "lean" without the widest kernel and
+        the smallest ridge.
     quick : bool, default=False
         Use small grids, for a first result.
     store : str or path, default=None
@@ -242,11 +261,12 @@ def compare(
     >>> [method["name"] for method in comparison.summary()["methods"]]
     ['CIDG', 'logistic']
     """
-    protocol = Protocol(
-        selection,
+    protocol = replace(
+        COMPARISON_PROTOCOL,
+        selection=selection,
         repeats=repeats,
         preprocess=scale,
-        centering=centering,
+        centering="target" if transductive else "source",
         quick=quick,
         seed=random_state,
         metric=metric,
@@ -259,6 +279,8 @@ def compare(
             label=label,
             domain=domain,
             group=group,
+            features=features,
+            drop=drop,
             unlabeled=unlabeled,
             dates=dates,
             categories=categories,
@@ -269,8 +291,17 @@ def compare(
     else:
         table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain, "compare")
         table = table.take(table.samples.subsample_rows(max_per_domain=max_per_domain, seed=random_state))
+    methods = comparison_methods(transductive) if methods is None else methods
     execution = Execution(store, n_jobs, verbose, client)
     return compare_table(table, protocol, methods, execution, command="unseen.compare(...)")
+
+
+def comparison_methods(transductive: bool = False) -> list[str]:
+    """Return the default methods of a comparison, in which "auto" is transductive or not."""
+    names = method_names(in_comparison=True)
+    if not transductive:
+        names.insert(names.index("auto") + 1, AUTO_TRANSDUCTIVE)
+    return names
 
 
 def compare_table(
@@ -299,8 +330,8 @@ def compare_table(
         "data": data,
         "verdict": verdict_facts(verdict),
         "domains": [task.targets[0] for task in tasks],
-        "methods": method_facts(rows, tasks, share=metric.percent),
-        "pool": ensemble_facts(rows, verdict),
+        "methods": method_facts(rows, tasks),
+        "ensemble": ensemble_facts(rows, verdict),
         **view_facts(rows, table, tasks, protocol, validation_scores),
         "diagnosis": diagnosis.summary(),
         "confusion": confusion_facts(select_confusion_method(rows, verdict), rows, predicted, truth, data["classes"]),
@@ -326,7 +357,7 @@ def run_comparison(
     Validation scores are added to `validation_scores`.
     """
     samples = table.samples
-    preparation = make_preprocessor(table.schema, protocol.preprocess)
+    preparation = make_preparation(table.schema, protocol.preprocess)
     results = list(all_results(samples, tasks, protocol, preparation, methods, execution, validation_scores))
     rows = [row for row, _ in results]
     predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from ..model_selection import (
     EnsembleClassifier,
     EvaluationConfig,
     FittedEnsemble,
+    GridName,
     Method,
     OutOfDomainPredictions,
     Prediction,
@@ -34,16 +35,19 @@ from ..model_selection import (
     collect_responses,
     encode_predictions,
     evaluate_candidates,
-    group_by,
     ignore_expected_warnings,
+    join_views,
+    prepare_samples,
     refit_candidates,
     required_responses,
     score_predictions,
     tabulate_scores,
     transform_for_classifier,
+    tree_samples,
 )
 from ..utils.samples import Balance, Samples
 from ..utils.warnings import ignore_warnings
+from ._protocol import make_candidates
 from ._store import Scores
 
 SplitId = tuple[str, str]
@@ -103,8 +107,9 @@ class Problem:
     splits: list[Split]
     preparation: Any = None
     centering: str = "target"
+    heads: tuple[str, ...] = ("1-NN",)
     quick: bool = False
-    lean: bool = False
+    grid: GridName = "full"
     scoring: str = "accuracy"
     balance: Balance = "none"
     methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
@@ -132,39 +137,52 @@ class Problem:
     def candidates(self, name: str) -> tuple[Candidate, ...]:
         """The settings of a method."""
         n_classes = len(np.unique(self.samples.codes[self.train]))
-        return _candidates(self.methods[name], n_classes, self.lean, self.quick, self.centering)
+        n_features = self.samples.X.shape[1]
+        return make_candidates(
+            self.methods[name], n_classes, n_features, self.grid, self.quick, self.centering, self.heads
+        )
 
     def ensemble_candidates(self, names: Iterable[str]) -> dict[str, Candidate]:
         """Candidates of ensembles, whose decision scores are needed, by their keys."""
         return {one.key: one for name in names if self.methods[name].members for one in self.candidates(name)}
 
+    def allows_transductive(self, name: str) -> bool:
+        """Whether an ensemble may use transductive steps."""
+        return self.centering == "target" or self.methods[name].allows_transductive
+
     @cached_property
     def trials(self) -> TrialSplits:
-        """Splits on which candidates of ensembles are evaluated."""
-        return TrialSplits.from_splits(self.samples, self.splits, skewed=self.centering == "target")
+        """Splits on which candidates of ensembles are evaluated, with skewed batches for transductive ones."""
+        return TrialSplits.from_splits(self.samples, self.splits)
 
     def select(self, name: str, scores: Scores, decision_scores: DecisionScores) -> SelectedMethod:
         """Select the settings of a method, or its ensemble, by validation scores."""
-        if self.methods[name].members:
-            return self._select_ensemble(self.candidates(name), decision_scores)
         candidates = self.candidates(name)
+        if self.methods[name].members:
+            return self._select_ensemble(candidates, decision_scores, self.allows_transductive(name))
         split_scores = [scores[split_id(split)] for split in self.splits]
         scored = ((i, k, split[c.key]) for i, c in enumerate(candidates) for k, split in enumerate(split_scores))
-        best = best_by_variant(candidates, tabulate_scores(scored, len(candidates), len(split_scores)))[0]
+        variants = best_by_variant(candidates, tabulate_scores(scored, len(candidates), len(split_scores)))
+        best = max(variants, key=lambda variant: -np.inf if variant.error else variant.mean)  # the first of equals
+        settings = best.candidate.settings
+        if len(variants) > 1:
+            settings = {"model": best.candidate.variant, **settings}
         return SelectedMethod(
             [best.candidate],
             validation=None if best.error else best.mean,
-            settings=best.candidate.settings,
+            settings=settings,
             ties=best.ties,
             transductive=best.candidate.transductive,
-            seconds=best.seconds,
+            seconds=sum(variant.seconds for variant in variants),
             error=best.error,
         )
 
-    def _select_ensemble(self, candidates: Sequence[Candidate], decision_scores: DecisionScores) -> SelectedMethod:
+    def _select_ensemble(
+        self, candidates: Sequence[Candidate], decision_scores: DecisionScores, transductive: bool
+    ) -> SelectedMethod:
         """Fit an ensemble in the same way as `fit`."""
         start = time.perf_counter()
-        trials = self.trials
+        trials = self.trials if transductive else self.trials.without_skewed()
         predictions = []
         for k, split in enumerate(trials.splits):
             by_key = decision_scores.get(split_id(split), {})
@@ -176,7 +194,7 @@ class Problem:
                 out_of_domain = OutOfDomainPredictions.from_predictions(
                     candidates, self.samples, trials, predictions, self.scoring, self.balance
                 )
-            ensemble = out_of_domain.select(self.preparation, transductive=self.centering == "target")
+            ensemble = out_of_domain.select(self.preparation, transductive=transductive)
         except ValueError as error:  # no candidate has a score
             first_error = next((prediction.error for prediction in predictions if prediction.error), str(error))
             return SelectedMethod((), error=first_error)
@@ -196,7 +214,7 @@ class Problem:
         if self.preparation is None:
             return self.samples.take(rows)
         fitted = clone(self.preparation).fit(self.samples.X[self.train])
-        return replace(self.samples.take(rows), X=np.asarray(fitted.transform(self.samples.X[rows]), dtype=np.float64))
+        return prepare_samples(fitted, self.samples.take(rows))
 
     def find_candidate(self, name: str, settings: Mapping[str, Any]) -> Candidate:
         """The candidate with these settings, which may hold further remarks."""
@@ -211,8 +229,7 @@ class Problem:
         rows = self.prepared
         with ignore_expected_warnings():
             train = rows.take(np.arange(len(self.train)))
-            weight = train.weights(balance=self.balance)
-            pipeline = self.find_candidate(name, settings).fit(train.X, train.y, train.domain, weight)
+            pipeline = self.find_candidate(name, settings).fit_samples(train, self.balance)
         return transform_for_classifier(pipeline, rows.X, rows.domain)
 
     def scores(self, candidates: Sequence[Candidate], splits: Sequence[Split]) -> dict[str, Any]:
@@ -239,12 +256,6 @@ class Problem:
         kept = np.concatenate([train, test, validation])
         splits = [(a[np.isin(a, kept)], b[np.isin(b, kept)]) for a, b in self.splits]
         return replace(self, train=train, test=test, splits=splits)
-
-
-@lru_cache(maxsize=100)
-def _candidates(method: Method, n_classes: int, lean: bool, quick: bool, centering: str) -> tuple[Candidate, ...]:
-    """Candidates of a method, cached since computing their keys takes time."""
-    return tuple(method.candidates(n_classes, grid="lean" if lean else "full", quick=quick, centerings=(centering,)))
 
 
 def split_id(split: Split) -> SplitId:
@@ -325,7 +336,8 @@ def _validate(
     resampled: list[Split] = []
     if ensemble_candidates:
         splits += problem.trials.nested.values()
-        resampled = problem.trials.skewed_splits
+        if any(candidate.transductive for candidate in ensemble_candidates.values()):
+            resampled = problem.trials.skewed_splits
     new_scores, decision_scores = evaluate_validation(
         tuple(candidates.values()),
         problem.samples,
@@ -339,18 +351,25 @@ def _validate(
 
 def _evaluate_exact(selected: Mapping[str, SelectedMethod], problem: Problem) -> Iterator[Outcome]:
     """Predict the targets with all selected candidates at once."""
-    owners = [(name, candidate) for name, method in selected.items() for candidate in method.candidates]
-    in_ensembles = frozenset(i for i, (name, _) in enumerate(owners) if selected[name].ensemble)
-    candidates = [candidate for _, candidate in owners]
+    # Several methods may select the same candidate, which is evaluated once.
+    candidates = {candidate.key: candidate for method in selected.values() for candidate in method.candidates}
+    ensemble_keys = {one.key for method in selected.values() if method.ensemble for one in method.candidates}
+    keys = list(candidates)
     unordered = evaluate_candidates(
-        candidates, problem.samples, problem.targets, problem.config, with_decision_scores=in_ensembles
+        list(candidates.values()),
+        problem.samples,
+        problem.targets,
+        problem.config,
+        with_decision_scores=frozenset(i for i, key in enumerate(keys) if key in ensemble_keys),
     )
-    predictions = sorted(unordered, key=lambda one: (one.candidate, one.split))
-    for method_predictions in group_by(predictions, lambda one: owners[one.candidate][0]):
-        name = owners[method_predictions[0].candidate][0]
-        seconds = sum(one.fit_seconds + one.predict_seconds for one in method_predictions)
-        combined = _combine_predictions(selected[name].ensemble, method_predictions, problem)
-        yield _outcome(name, selected[name], problem, combined, seconds)
+    by_key: dict[str, list[Prediction]] = {key: [] for key in keys}
+    for prediction in sorted(unordered, key=lambda one: one.split):
+        by_key[keys[prediction.candidate]].append(prediction)
+    for name, method in selected.items():
+        predictions = [prediction for candidate in method.candidates for prediction in by_key[candidate.key]]
+        seconds = sum(one.fit_seconds + one.predict_seconds for one in predictions)
+        combined = _combine_predictions(method.ensemble, predictions, problem)
+        yield _outcome(name, method, problem, combined, seconds)
 
 
 def _combine_predictions(
@@ -392,7 +411,9 @@ def _evaluate_large(selected: Mapping[str, SelectedMethod], problem: Problem) ->
             members = refit_candidates(method.candidates, sample, plan, balance=problem.balance, collect=collect)
             if method.ensemble is None:
                 facts = members.facts[0]
-                predictions = _predict_targets(members.pipelines[0], test, required_responses(problem.scoring))
+                is_raw = method.candidates[0].features == "raw"
+                responses = required_responses(problem.scoring)
+                predictions = _predict_targets(members.pipelines[0], tree_samples(test) if is_raw else test, responses)
             else:
                 predictions = _predict_targets_by_ensemble(method.ensemble, members.pipelines, test)
         except expected as error:
@@ -416,12 +437,15 @@ def _predict_targets_by_ensemble(
 ) -> list[Prediction]:
     """Predictions of an ensemble for each target, also for targets with few rows."""
     ensemble = unfitted.with_members(members)
+    if test.raw is not None:
+        ensemble.set_params(n_prepared_features=test.X.shape[1])
+    X = join_views(test)
     if ensemble.prior_ratio is not None:  # the members know the classes of the training rows
         ensemble.set_params(prior_ratio=ensemble.prior_ratio[np.isin(test.classes, ensemble.classes_)])
     predictions = []
     for k, target in enumerate(np.unique(test.domain)):
         rows = test.domain == target
-        P = ensemble.combine_members(test.X[rows], test.domain[rows])
+        P = ensemble.combine_members(X[rows], test.domain[rows])
         codes = encode_predictions(ensemble.classes_[P.argmax(axis=1)], test.classes, int(rows.sum()))
         responses = {"predict_proba": ensemble.with_natural_priors(P), "classes_": ensemble.classes_}
         predictions.append(Prediction(0, k, codes, responses))
@@ -474,8 +498,8 @@ def ensemble_settings(ensemble: FittedEnsemble) -> dict[str, Any]:
             {
                 "step": decision["step"].partition(" (")[0],  # without the strength of smoothing
                 "used": decision["is_used"],
-                "natural": float(np.mean(decision["natural"])),
-                "skewed": float(np.mean(decision["skewed"])),
+                "natural": float(np.mean(decision["natural"])) / 100,  # acceptance tests count points
+                "skewed": float(np.mean(decision["skewed"])) / 100,
                 "reason": decision["reason"],
             }
             for decision in description["acceptance_tests"]

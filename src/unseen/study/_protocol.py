@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import combinations
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
@@ -18,6 +19,9 @@ from .. import __version__
 from ..kernels import SizePlan
 from ..linalg import Ints
 from ..model_selection import (
+    HEADS,
+    Candidate,
+    GridName,
     LeaveOneDomainOut,
     Method,
     WithinDomainSplit,
@@ -99,13 +103,13 @@ ALLOWED_VALUES = {
     "preprocess": PREPROCESSORS,
     "centering": ("source", "target"),
     "balance": get_args(Balance),
-    "grid": ("full", "lean"),
+    "grid": ("full", "lean", "ensemble"),
 }
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """The protocol of a comparison.
+    """The protocol of a comparison; by default that of the paper.
 
     Parameters
     ----------
@@ -121,10 +125,14 @@ class Protocol:
         only.
     centering : {"target", "source"}, default="target"
         Centering of the projections: "target" is that of the paper, and transductive.
+    heads : sequence of {"1-NN", "logistic"}, default=("1-NN",)
+        Classifiers of the components of projections. Of several, each projection uses the one with the best validation
+        score; 1-NN is that of the paper.
     quick : bool, default=False
         Use two values of each parameter, for a smoke test.
-    grid : {"full", "lean"}, default="full"
-        All settings of a method, or without the widest kernel and the smallest ridge, for half the time.
+    grid : {"full", "lean", "ensemble"}, default="full"
+        All settings of a method; all without the widest kernel and the smallest ridge, for half the time; or, for
+        methods that have them, the few settings that they have in ensembles.
     seed : int, default=0
         Seed of the first draw.
     metric : str, default="accuracy"
@@ -148,13 +156,16 @@ class Protocol:
     seed: int = 0
     metric: str = "accuracy"
     balance: Balance = "none"
-    grid: Literal["full", "lean"] = "full"
+    grid: GridName = "full"
+    heads: tuple[str, ...] = ("1-NN",)
 
     def __post_init__(self) -> None:
         get_metric(self.metric)
         for name, allowed in ALLOWED_VALUES.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
+        if not self.heads or not set(self.heads) <= set(HEADS):
+            raise ValueError(f"heads must be a sequence of {', '.join(HEADS)}; got {self.heads!r}.")
         for name, minimum, value in (("repeats", 1, self.repeats), ("seed", 0, self.seed)):
             if not isinstance(value, Integral) or value < minimum:
                 raise ValueError(f"{name} must be an integer of at least {minimum}; got {value!r}.")
@@ -200,6 +211,13 @@ class Protocol:
         return [(train[a], train[b]) for a, b in splits]
 
 
+# The protocol of `compare`: inductive, and with both heads of projections, since 1-NN is a poor classifier of many
+# tables. The settings are those of the automatic ensemble, which evaluates most of them anyway.
+COMPARISON_PROTOCOL = Protocol(
+    repeats=3, preprocess="standardize", centering="source", grid="ensemble", heads=("logistic", "1-NN")
+)
+
+
 def subsample_domains(domain: Labels, max_per_domain: int | None, seed: int = 0, y: Labels | None = None) -> Ints:
     """Draw at most `max_per_domain` samples of each domain, of all its classes, and return their sorted positions.
 
@@ -227,16 +245,33 @@ def make_configuration(samples: Samples, protocol: Protocol, preprocessor: Any) 
     return {"data": digest.hexdigest(), **settings, "preprocess": full_repr(preprocessor), "unseen": __version__}
 
 
-def add_method(config: dict[str, Any], method: Method, n_classes: int) -> dict[str, Any]:
+def add_method(config: dict[str, Any], method: Method, n_classes: int, n_features: int) -> dict[str, Any]:
     """Return the configuration of the rows of a method, which changes with the candidates of the method."""
-    candidates = method.candidates(
-        n_classes,
-        grid=config["grid"],
-        quick=config["quick"],
-        centerings=(config["centering"],),
+    candidates = make_candidates(
+        method, n_classes, n_features, config["grid"], config["quick"], config["centering"], tuple(config["heads"])
     )
     descriptions = [(candidate.variant, candidate.settings, candidate.key) for candidate in candidates]
     return {**config, "method": [method.name, *descriptions]}
+
+
+@lru_cache(maxsize=100)
+def make_candidates(
+    method: Method,
+    n_classes: int,
+    n_features: int,
+    grid: GridName,
+    quick: bool,
+    centering: str,
+    heads: tuple[str, ...],
+) -> tuple[Candidate, ...]:
+    """Make the candidates of a method under a protocol, cached since computing their keys takes time."""
+    is_member = method.ensemble_grid is not None and method.is_fast_enough(n_classes * n_features)
+    if grid == "ensemble" and not is_member:
+        grid = "lean"
+    candidates = method.candidates(
+        n_classes, grid=grid, quick=quick, heads=heads, centerings=(centering,), n_features=n_features
+    )
+    return tuple(candidates)
 
 
 def configuration_key(config: dict[str, Any]) -> str:

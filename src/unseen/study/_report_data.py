@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,25 @@ from sklearn.decomposition import PCA
 from ..estimators import invariance_weights
 from ..kernels import SizePlan
 from ..linalg import Array, Ints
-from ..model_selection import N_CALIBRATION_BINS, Metric, get_metric, group_by, method_names, tabulate_scores
-from ..tables import Table, make_preprocessor
+from ..model_selection import (
+    METHODS,
+    N_CALIBRATION_BINS,
+    Candidate,
+    Metric,
+    get_metric,
+    group_by,
+    method_names,
+    tabulate_scores,
+)
+from ..models import make_preparation
+from ..tables import Table
 from ..utils.environment import environment_info
 from ..utils.validation import encode_domains
 from ._method_evaluation import Problem, split_id
 from ._protocol import Protocol, Task
 from ._result_tables import Cell, has_score, make_accuracy_table
 from ._run import make_problem
-from ._statistics import CONFIDENCE_LEVEL, Interval, select_best_by_kind
+from ._statistics import CONFIDENCE_LEVEL, Interval, Scale, select_best_by_kind
 from ._store import Row, Scores
 from ._verdict import Verdict
 
@@ -36,6 +47,7 @@ MAX_PLOT_THUMBNAILS = 800  # they take about a megabyte of the page
 MAX_CONFUSION_COUNTS = 100_000  # in all confusion tables together; they take a few megabytes of the page
 MIN_CONFUSION_CLASSES = 8  # in each confusion table
 MAX_PLOT_POINTS = 2000  # more points overlap and make the page slow
+SCORE_DECIMALS = 8  # the rounding errors of percentages are smaller
 BIN_MEANS = ("confidence", "accuracy")
 VERSION_KEYS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
 
@@ -133,24 +145,18 @@ def surface_facts(
 ) -> dict[str, Any] | None:
     """Return validation scores over two settings of a projection, with the others as selected.
 
-    Scores that are not in `validation_scores` are computed.
+    Some grids vary two weights together: then they vary together here, too. Scores that are not in `validation_scores`
+    are computed.
     """
     selected = problem.find_candidate(row.method, row.settings)
-    all_candidates = problem.candidates(row.method)
-    grid = {
-        name: list(dict.fromkeys(candidate.settings[name] for candidate in all_candidates))
-        for name in selected.settings
-    }
+    variants = [one for one in problem.candidates(row.method) if one.variant == selected.variant]
+    grid = {name: list(dict.fromkeys(candidate.settings[name] for candidate in variants)) for name in selected.settings}
     names = [*invariance_weights(selected.transformer), "ridge", "gamma"]
-    names = [name for name in names if len(grid.get(name, [])) > 1][:2]
-    if len(names) < 2:
+    names = [name for name in names if len(grid.get(name, [])) > 1]
+    pairs = ((x, y, _cross_settings(variants, selected, x, y, grid)) for x, y in combinations(names, 2))
+    x_name, y_name, candidates = next((pair for pair in pairs if pair[2]), ("", "", []))
+    if not candidates:
         return None
-    x_name, y_name = names
-    candidates = []
-    for y in grid[y_name]:
-        for x in grid[x_name]:
-            settings = {**selected.settings, x_name: x, y_name: y}
-            candidates.append(next(candidate for candidate in all_candidates if candidate.settings == settings))
     scores_by_split = [(validation_scores or {}).get(split_id(split), {}) for split in problem.splits]
     if all(candidate.key in scores for candidate in candidates for scores in scores_by_split):
         scores = (
@@ -161,10 +167,13 @@ def surface_facts(
         results = tabulate_scores(scores, len(candidates), len(scores_by_split))
     else:
         results = problem.scores(candidates, problem.splits)
-    factor = 100 if metric.percent else 1
     means = results["mean_test_score"].reshape(len(grid[y_name]), len(grid[x_name]))
     unit = " in percent" if metric.percent else ""
     note = f"Mean {metric.label}{unit} on {VALIDATION_DATA[selection]}; the other settings are as selected."
+    others = [name for name in selected.settings if name not in (x_name, y_name)]
+    linked = [name for name in others if len({candidate.settings[name] for candidate in candidates}) > 1]
+    if linked:
+        note += f" {', '.join(linked)} varies with them."
     if np.ptp(means) == 0:
         note += " All settings have the same score: validation does not distinguish these weights."
     return {
@@ -174,10 +183,28 @@ def surface_facts(
         "y_name": y_name,
         "x": [str(value) for value in grid[x_name]],
         "y": [str(value) for value in grid[y_name]],
-        "scores": [[round(factor * v, 4) if np.isfinite(v) else None for v in line] for line in means.tolist()],
+        "scores": [[round(v, SCORE_DECIMALS) if np.isfinite(v) else None for v in line] for line in means.tolist()],
         "chosen": [grid[y_name].index(row.settings[y_name]), grid[x_name].index(row.settings[x_name])],
         "note": note,
     }
+
+
+def _cross_settings(
+    candidates: Sequence[Candidate], selected: Candidate, x_name: str, y_name: str, grid: Mapping[str, Sequence[Any]]
+) -> list[Candidate]:
+    """Return the candidate most similar to the selected one for each value of y and of x; none if some are missing."""
+
+    def count_equal(candidate: Candidate) -> int:
+        return len(candidate.settings.items() & selected.settings.items())
+
+    crossed = []
+    for y in grid[y_name]:
+        for x in grid[x_name]:
+            matching = [one for one in candidates if (one.settings[x_name], one.settings[y_name]) == (x, y)]
+            if not matching:
+                return []
+            crossed.append(max(matching, key=count_equal))
+    return crossed
 
 
 def confusion_facts(
@@ -265,7 +292,7 @@ def hardest_sample_facts(
                 "row": int(table.rows[i]) + 1,
                 "domain": str(samples.domain[i]),
                 "answer": class_names[wrong_classes[i]],
-                "wrong": round(100 * float(error_rates[i]), 1),
+                "wrong": round(float(error_rates[i]), 3),
             }
             for i in worst
         ]
@@ -302,7 +329,7 @@ def data_facts(table: Table) -> dict[str, Any]:
 
 
 def verdict_facts(verdict: Verdict) -> dict[str, Any]:
-    """Return the verdict in words and in numbers, which are percentage points if scores are shares."""
+    """Return the verdict in words and in numbers."""
     recommendation = None
     if verdict.recommendation is not None:
         recommendation = _to_json_value(asdict(verdict.recommendation))
@@ -319,6 +346,7 @@ def verdict_facts(verdict: Verdict) -> dict[str, Any]:
             for d in verdict.per_domain
         ],
         "auto": _interval_facts(verdict.auto) if verdict.auto else None,
+        "opt_in": _interval_facts(verdict.opt_in) if verdict.opt_in else None,
         "recommendation": recommendation,
     }
 
@@ -334,20 +362,20 @@ def _interval_facts(interval: Interval | None) -> dict[str, Any]:
 
 
 def _to_json_value(value: Any) -> Any:
-    """Round numbers to three digits, and replace numbers that are not finite by None, also in nested dicts."""
+    """Round numbers, and replace numbers that are not finite by None, also in nested dicts."""
     if isinstance(value, dict):
         return {name: _to_json_value(part) for name, part in value.items()}
     if isinstance(value, float):
-        return round(value, 3) if np.isfinite(value) else None
+        return round(value, SCORE_DECIMALS) if np.isfinite(value) else None
     return value
 
 
-def method_facts(rows: Sequence[Row], tasks: Sequence[Task], share: bool = True) -> list[dict[str, Any]]:
+def method_facts(rows: Sequence[Row], tasks: Sequence[Task]) -> list[dict[str, Any]]:
     """Return the scores of each method: mean and sd over repeats on each domain, and over domains.
 
-    Scores are in percent if `share`. Domains on which the metric is undefined are left out of the mean.
+    Domains on which the metric is undefined are left out of the mean.
     """
-    table = make_accuracy_table(rows, share=share)
+    table = make_accuracy_table(rows, share=False)
     facts = []
     for method in table.methods:
         cells = {task.targets[0]: table.cells[task.name, method] for task in tasks}
@@ -358,8 +386,8 @@ def method_facts(rows: Sequence[Row], tasks: Sequence[Task], share: bool = True)
                 "name": method,
                 "kind": next(row.kind for row in rows if row.method == method),
                 "transductive": any(cell.transductive for cell in cells.values()),
-                "mean": round(float(np.mean(means)), 3) if is_complete else None,
-                "sd": round(float(np.std(means, ddof=1)), 3) if is_complete and len(means) > 1 else None,
+                "mean": round(float(np.mean(means)), SCORE_DECIMALS) if is_complete else None,
+                "sd": round(float(np.std(means, ddof=1)), SCORE_DECIMALS) if is_complete and len(means) > 1 else None,
                 "seconds": round(sum(row.seconds for row in rows if row.method == method), 3),
                 "failed": next((cell.failed for cell in cells.values() if cell.failed), ""),
                 "skipped": any(cell.skipped for cell in cells.values()),
@@ -372,7 +400,8 @@ def method_facts(rows: Sequence[Row], tasks: Sequence[Task], share: bool = True)
 def _cell_facts(cell: Cell) -> dict[str, float | None] | None:
     if not cell.repeats:
         return None
-    return {"mean": round(cell.mean, 3), "sd": round(cell.sd, 3) if cell.repeats > 1 else None}
+    sd = round(cell.sd, SCORE_DECIMALS) if cell.repeats > 1 else None
+    return {"mean": round(cell.mean, SCORE_DECIMALS), "sd": sd}
 
 
 def view_facts(
@@ -388,7 +417,7 @@ def view_facts(
         return {"embedding": None, "surface": None}
     task = next(task for task in tasks if task.name == row.task)
     samples = table.samples
-    problem = make_problem(samples, task, row.repeat, protocol, make_preprocessor(table.schema, protocol.preprocess))
+    problem = make_problem(samples, task, row.repeat, protocol, make_preparation(table.schema, protocol.preprocess))
     plan = SizePlan.from_rows(len(problem.train) + len(problem.test))
     if not plan.exact:  # the embedding uses exact kernels, and a plot does not need more rows
         problem = problem.subsample(plan.choice_rows)
@@ -427,17 +456,23 @@ def _settings_texts(row: Row) -> dict[str, Any]:
 
 
 def ensemble_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | None:
-    """Return the members of the ensembles of the automatic method, their decisions and their calibration."""
-    auto_rows = [row for row in rows if row.kind == "auto" and row.status == "ok"]
-    if not auto_rows:
+    """Return the members of the ensembles of the automatic method and their calibration.
+
+    They are those of "auto", if it was compared; decisions about transductive steps are those of "auto, transductive".
+    """
+    all_rows = [row for row in rows if row.kind == "auto" and row.status == "ok"]
+    if not all_rows:
         return None
+    method = min((row.method for row in all_rows), key=list(METHODS).index)
+    auto_rows = [row for row in all_rows if row.method == method]
     all_settings = [row.settings for row in auto_rows]
     names = dict.fromkeys(name for settings in all_settings for name in settings["members"])
     weights = {
         name: float(np.mean([settings["members"].get(name, 0.0) for settings in all_settings])) for name in names
     }
     sorted_weights = dict(sorted(weights.items(), key=lambda item: -item[1]))
-    decisions = [decision for settings in all_settings for decision in settings["decisions"]]
+    decisions = [decision for row in all_rows for decision in row.settings["decisions"]]
+    decided_rows = [row for row in all_rows if row.settings["decisions"]]
     decisions_by_step = group_by(decisions, lambda decision: decision["step"])
     calibrations = [settings["calibration"] for settings in all_settings]
     mean_errors = {
@@ -449,16 +484,17 @@ def ensemble_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | No
     }
     bins = _merge_calibration_bins([calibration["after"]["bins"] for calibration in calibrations])
     return {
-        "method": auto_rows[0].method,
+        "method": method,
         "n": len(auto_rows),
         "weights": _to_json_value(sorted_weights),
-        "decisions": [_decision_facts(step_decisions, len(auto_rows)) for step_decisions in decisions_by_step],
+        "decisions": [_decision_facts(steps, len(decided_rows), verdict.scale) for steps in decisions_by_step],
+        "decided_by": decided_rows[0].method if decided_rows else None,
         "calibration": {**_to_json_value(mean_errors), "bins": bins},
         "forecast": _expected_performance(auto_rows, verdict),
     }
 
 
-def _decision_facts(decisions: Sequence[dict[str, Any]], n_ensembles: int) -> dict[str, Any]:
+def _decision_facts(decisions: Sequence[dict[str, Any]], n_ensembles: int, scale: Scale) -> dict[str, Any]:
     """Return how often a transductive step was used, and its mean gains."""
     step = decisions[0]["step"]
     n_used = sum(decision["used"] for decision in decisions)
@@ -466,7 +502,8 @@ def _decision_facts(decisions: Sequence[dict[str, Any]], n_ensembles: int) -> di
     skewed_gain = float(np.mean([decision["skewed"] for decision in decisions]))
     sentence = (
         f"{step} was used in {n_used} of {n_ensembles} cases: on held-out domains of the validation it gained "
-        f"{natural_gain:.1f} points, and {skewed_gain:.1f} on subsamples of these domains with skewed classes."
+        f"{scale.format_difference(natural_gain)}, and {scale.format_difference(skewed_gain)} on subsamples of these "
+        "domains with skewed classes."
     )
     return _to_json_value(
         {
@@ -543,7 +580,11 @@ def provenance_facts(protocol: Protocol, command: str, seconds: float) -> dict[s
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "seconds": round(seconds, 1),
         "seed": protocol.seed,
-        "protocol": {name: value for name, value in asdict(protocol).items() if name != "seed"},
+        "protocol": {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(protocol).items()
+            if name != "seed"
+        },
         "versions": {name: facts[name] for name in VERSION_KEYS},
         "machine": {name: value for name, value in facts.items() if name not in VERSION_KEYS},
     }

@@ -163,7 +163,9 @@ def all_results(
     study = Study(samples, protocol, preparation, table)
     config = make_configuration(samples, protocol, preparation)
     config_key = configuration_key(config)
-    method_configs = {method: add_method(config, table[method], len(samples.classes)) for method in table}
+    n_classes = len(samples.classes)
+    n_features = samples.X.shape[1]
+    method_configs = {name: add_method(config, method, n_classes, n_features) for name, method in table.items()}
     method_keys = {method: configuration_key(method_config) for method, method_config in method_configs.items()}
     with Store(":memory:" if execution.store is None else execution.store) as store:
         for each in (config, *method_configs.values()):
@@ -453,8 +455,9 @@ class _ValidationGroup:
 
 
 def _sharing_methods(table: dict[str, Method]) -> list[list[str]]:
-    """Names of methods, grouped by shared computations."""
-    return group_by(table, lambda name: table[name].shares == "decomposition" or name)
+    """Names of methods, grouped by shared computations; ensembles share models with their members."""
+    members = {name for method in table.values() for name in method.members}
+    return group_by(table, lambda name: table[name].shares == "decomposition" or name in members or name)
 
 
 def _sharing_key(candidate: Candidate) -> Hashable:
@@ -484,8 +487,9 @@ def make_problem(samples: Samples, task: Task, repeat: int, protocol: Protocol, 
         splits=protocol.validation_splits(samples, train, test, repeat),
         preparation=PREPROCESSORS[protocol.preprocess] if preparation is None else preparation,
         centering=protocol.centering,
+        heads=protocol.heads,
         quick=protocol.quick,
-        lean=protocol.grid == "lean",
+        grid=protocol.grid,
         scoring=get_metric(protocol.metric).scoring,
         balance=protocol.balance,
     )

@@ -20,6 +20,7 @@ from scipy.special import stdtrit
 
 from ..linalg import Array
 from ..model_selection import (
+    AUTO_TRANSDUCTIVE,
     MAX_USABLE_SHARE,
     METHODS,
     MIN_DOMAINS_FOR_INTERVAL,
@@ -34,16 +35,22 @@ from ._store import Row
 CorrectSamples = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]  # by method, task and repeat
 CONFIDENCE_LEVEL = 0.95
 N_BOOTSTRAP_DRAWS = 4000
+PERCENT_DECIMALS = 6
 EQUALITY_DECIMALS = 12  # decimal places to which two differences, or two means, are compared
 Kind = Literal["invariant", "plain", "none"]
 
 
+def to_percent(score: float) -> float:
+    """Convert a fraction to percent, without the rounding error that would decide ties such as 80.75."""
+    return round(100 * score, PERCENT_DECIMALS)
+
+
 @dataclass(frozen=True)
 class Scale:
-    """Unit of the scores: percent if the metric lies between 0 and 1, otherwise plain numbers. More is better.
+    """The metric of the scores: more is better, and shares are printed in percent.
 
-    `limits` are the lowest and the highest value of the metric, before the conversion to percent. None means 0 and 1
-    for metrics in percent, and no limits for other metrics.
+    `limits` are the lowest and the highest value of the metric. None means 0 and 1 for shares, and no limits for other
+    metrics.
     """
 
     metric: str = "accuracy"
@@ -51,16 +58,9 @@ class Scale:
     limits: tuple[float, float] | None = None
 
     @property
-    def factor(self) -> float:
-        """Factor that converts scores of rows to this unit."""
-        return 100.0 if self.share else 1.0
-
-    @property
     def bounds(self) -> tuple[float, float]:
         """The smallest and the largest possible score."""
-        default_limits = (0.0, 1.0) if self.share else (-np.inf, np.inf)
-        low, high = self.limits or default_limits
-        return self.factor * low, self.factor * high
+        return self.limits or ((0.0, 1.0) if self.share else (-np.inf, np.inf))
 
     @property
     def span(self) -> float:
@@ -75,11 +75,11 @@ class Scale:
 
     def format_score(self, score: float) -> str:
         """Format a score with its unit."""
-        return f"{score:.1f}%" if self.share else f"{score:.3f}"
+        return f"{to_percent(score):.1f}%" if self.share else f"{score:.3f}"
 
     def format_difference(self, difference: float, sign: str = "") -> str:
         """Format a difference of scores with its unit; `sign` "+" also shows positive signs."""
-        return f"{difference:{sign}.1f} points" if self.share else f"{difference:{sign}.3f}"
+        return f"{to_percent(difference):{sign}.1f} points" if self.share else f"{difference:{sign}.3f}"
 
     @property
     def metric_name(self) -> str:
@@ -92,7 +92,7 @@ ACCURACY_SCALE = Scale()
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean difference and its confidence interval, in percentage points or in plain numbers.
+    """A mean difference of scores and its confidence interval; `share` is whether it is printed in percentage points.
 
     `n_domains` is the number of domains. If these are too few for an informative interval, `n_domains_needed` is the
     number of domains that would be enough at their standard deviation; otherwise it is 0.
@@ -123,9 +123,7 @@ class Interval:
         return self.n_domains != 1 and not self.n_domains_needed and is_finite
 
     def __str__(self) -> str:
-        digits = 1 if self.share else 3
-        unit = " points" if self.share else ""
-        difference = f"{self.difference:+.{digits}f}{unit}"
+        difference = Scale(share=self.share).format_difference(self.difference, "+")
         if self.n_domains == 1:
             return f"{difference} (one domain gives no interval)"
         if self.n_domains_needed:
@@ -133,7 +131,8 @@ class Interval:
                 f"{difference} ({self.n_domains} held-out domains are too few for a {CONFIDENCE_LEVEL:.0%} interval; "
                 f"about {self.n_domains_needed} are needed)"
             )
-        return f"{difference}, {CONFIDENCE_LEVEL:.0%} interval {self.low:+.{digits}f} to {self.high:+.{digits}f}"
+        low, high = (f"{to_percent(end):+.1f}" if self.share else f"{end:+.3f}" for end in (self.low, self.high))
+        return f"{difference}, {CONFIDENCE_LEVEL:.0%} interval {low} to {high}"
 
 
 def validation_score(row: Row) -> float:
@@ -193,9 +192,7 @@ def squared_error(values: Array, groups: Any = None) -> float:
     return float(max(deviations @ deviations / len(values) ** 2, 1 / len(totals) ** 2))
 
 
-def mean_and_error(
-    samples: Sequence[Array], errors: Sequence[float] | None = None, scale: Scale = ACCURACY_SCALE
-) -> tuple[float, float]:
+def mean_and_error(samples: Sequence[Array], errors: Sequence[float] | None = None) -> tuple[float, float]:
     """Compute the mean of differences over domains, and its standard error for the population of domains.
 
     `samples` contains one array for each domain, with sample-wise values between -1 and 1, and `errors` the squared
@@ -205,9 +202,9 @@ def mean_and_error(
     infinite.
     """
     n_domains = len(samples)
-    means = scale.factor * np.array([values.mean() for values in samples])
+    means = np.array([values.mean() for values in samples])
     squared_errors = [squared_error(values) for values in samples] if errors is None else errors
-    over_samples = scale.factor**2 * np.mean(squared_errors)
+    over_samples = np.mean(squared_errors)
     error = np.sqrt(max(means.var(ddof=1), over_samples) / n_domains) if n_domains > 1 else np.inf
     return float(means.mean()), float(error)
 
@@ -217,7 +214,7 @@ def mean_interval(
 ) -> Interval:
     """Compute the mean of differences over domains, with an interval for the mean of the population of domains."""
     n_domains = len(samples)
-    mean, error = mean_and_error(samples, errors, scale)
+    mean, error = mean_and_error(samples, errors)
     half_width = float(stdtrit(max(n_domains - 1, 1), (1 + CONFIDENCE_LEVEL) / 2)) * error
     n_domains_needed = None
     if n_domains > 1 and half_width > scale.max_half_width:
@@ -240,12 +237,12 @@ def sample_interval(values: Array, seed: int = 0, groups: Any = None) -> Interva
     # complex number, so that one call of `np.unique` sorts both.
     distinct, counts = np.unique(totals.round(EQUALITY_DECIMALS) + 1j * sizes, return_counts=True)
     n = len(totals)
-    mean = 100 * float(values.mean())
+    mean = float(values.mean())
     if np.ptp((distinct.real / distinct.imag).round(EQUALITY_DECIMALS)) == 0:
         # All bootstrap means would be equal. The rule of three bounds the mean instead.
-        return Interval(mean, max(mean - 300 / n, -100.0), min(mean + 300 / n, 100.0))
+        return Interval(mean, max(mean - 3 / n, -1.0), min(mean + 3 / n, 1.0))
     draws = np.random.default_rng(seed).multinomial(n, counts / n, size=N_BOOTSTRAP_DRAWS)
-    means = 100 * (draws @ distinct.real) / (draws @ distinct.imag)
+    means = (draws @ distinct.real) / (draws @ distinct.imag)
     low, high = np.quantile(means, [(1 - CONFIDENCE_LEVEL) / 2, (1 + CONFIDENCE_LEVEL) / 2])
     return Interval(mean, float(low), float(high))
 
@@ -298,6 +295,19 @@ class ComparisonResults:
         """List the methods of a kind."""
         return methods_of_kind(self.rows, kind)
 
+    @property
+    def auto_method(self) -> str | None:
+        """The automatic method, preferably without transductive steps; None if there is none."""
+        return next(iter(self.methods_of_kind("auto")), None)  # the registry has the inductive one first
+
+    @property
+    def opt_in_interval(self) -> Interval | None:
+        """The difference between the automatic method with and without transductive steps, if both were compared."""
+        if self.auto_method in (None, AUTO_TRANSDUCTIVE):
+            return None
+        pairs = self.pair_methods([AUTO_TRANSDUCTIVE], ["auto"])
+        return self.mean_interval(pairs) if pairs else None
+
     def sample_scores(self, row: Row) -> Array:
         """Return the scores of single samples, or else the score of the row."""
         if not self.has_sample_scores:
@@ -331,7 +341,7 @@ class ComparisonResults:
         pairs = self.pair_methods([first], [second])
         if not pairs:
             return 0.0, np.inf
-        return mean_and_error([pair.values for pair in pairs], [pair.error for pair in pairs], self.scale)
+        return mean_and_error([pair.values for pair in pairs], [pair.error for pair in pairs])
 
     def is_better(self, first: str, second: str) -> bool:
         """Whether the first of two methods is better by more than one standard error."""
@@ -343,7 +353,7 @@ class ComparisonResults:
         if self.has_sample_scores:
             interval = sample_interval(pair.values, seed, self.groups.get(pair.rows[0][0].task))
         else:
-            interval = Interval(self.scale.factor * float(pair.values[0]), np.nan, np.nan, self.scale.share, 1)
+            interval = Interval(float(pair.values[0]), np.nan, np.nan, self.scale.share, 1)
         invariant, plain = (", ".join(dict.fromkeys(pair.method_names(side))) for side in (0, 1))
         return DomainDifference(pair.domain, invariant, plain, interval)
 
@@ -364,10 +374,7 @@ class ComparisonResults:
 
     def domain_scores(self, method: str) -> dict[str, float]:
         """Return the scores of a method by domain, as means over repeats."""
-        return {
-            name: self.scale.factor * float(np.mean([row.accuracy for row in rows]))
-            for name, rows in self.scored_rows[method].items()
-        }
+        return {name: float(np.mean([row.accuracy for row in rows])) for name, rows in self.scored_rows[method].items()}
 
     def mean_score(self, method: str) -> float:
         """Compute the mean score of a method over domains."""
@@ -387,7 +394,7 @@ class ComparisonResults:
             self._squared_error(np.mean([self.sample_scores(row) for row in rows], axis=0), rows[0].task)
             for rows in self.scored_rows[method].values()
         ]
-        return self.scale.factor**2 * float(np.mean(errors))
+        return float(np.mean(errors))
 
     def expected_score(self, method: str) -> ExpectedScore:
         """Predict the score of a method on a new domain from its scores on held-out domains."""

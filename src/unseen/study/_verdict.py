@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ..model_selection import METHODS, describe_rare_class
+from ..model_selection import AUTO_TRANSDUCTIVE, METHODS, MIN_BATCH_ROWS, describe_rare_class
 from ._statistics import (
     ACCURACY_SCALE,
     CONFIDENCE_LEVEL,
@@ -38,8 +38,9 @@ from ._store import Row
 VALIDATION_NAMES = {"domain": "the other domains", "within": "held-out samples of the other domains"}
 MAJORITY = "majority"
 AUTO_NAME = "UnseenClassifier (auto)"
-MIN_GAIN_OVER_MAJORITY = 2.0  # percentage points; a smaller gain is pointed out
+MIN_GAIN_OVER_MAJORITY = 0.02  # of accuracy; a smaller gain is pointed out
 MIN_DOMAINS_WITHOUT_CAUTION = 6
+SHOWN_DECIMALS = 3  # of scores as fractions: a tenth of a percentage point
 BALANCED_ACCURACY_ADVICE = (
     "Accuracy depends little on rare classes; metric='balanced_accuracy' gives all classes the same weight."
 )
@@ -47,7 +48,7 @@ BALANCED_ACCURACY_ADVICE = (
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The recommended method, and its expected score on a new domain, in percent if the metric is a share.
+    """The recommended method, and its expected score on a new domain.
 
     `low` and `high` are the ends of a 95% prediction interval for the score on a new domain, None if the held-out
     domains are too few for an informative one; `scores` are those of the held-out domains. `compared_to` is the
@@ -73,7 +74,8 @@ class Verdict:
     """The difference of invariant and plain methods over all held-out domains, in numbers and words, and advice.
 
     `auto` is the difference of the automatic method from plain classifiers, if it was compared, and
-    `auto_expected_score` its expected score on a new domain.
+    `auto_expected_score` its expected score on a new domain. `opt_in` is the difference of "auto, transductive" from
+    "auto", if both were compared.
     """
 
     decision: Kind
@@ -85,6 +87,7 @@ class Verdict:
     recommendation: Recommendation | None = None
     scale: Scale = ACCURACY_SCALE
     auto_expected_score: ExpectedScore | None = None
+    opt_in: Interval | None = None
 
     def add_caution(self, caution: str | None) -> Verdict:
         """Return the verdict with one more sentence, unless it is None or its advice is given already."""
@@ -119,7 +122,9 @@ def make_verdict(
         return Verdict("none", None, [], headline, [reason], scale=scale)
     results = ComparisonResults(rows, correct, scale, groups or {})
     plain_methods = results.methods_of_kind("plain")
-    auto_methods = results.methods_of_kind("auto")
+    auto_method = results.auto_method
+    auto_methods = [] if auto_method is None else [auto_method]
+    opt_in = results.opt_in_interval
     pairs = results.pair_methods(results.methods_of_kind("invariant"), plain_methods)
     interval = results.mean_interval(pairs) if pairs else None
     auto_pairs = results.pair_methods(auto_methods, plain_methods)
@@ -143,12 +148,14 @@ def make_verdict(
             *auto_sentences,
             *other_headlines,
             *_sentences(results, pairs, interval, selection),
+            *_describe_opt_in(results, opt_in),
             *_compare_to_majority(results, recommendation),
         ],
         auto=auto_interval,
         recommendation=recommendation,
         scale=scale,
         auto_expected_score=results.expected_score(scored_auto_methods[0]) if scored_auto_methods else None,
+        opt_in=opt_in,
     )
 
 
@@ -180,6 +187,27 @@ def _sentences(
         )
 
 
+def _describe_opt_in(results: ComparisonResults, interval: Interval | None) -> Iterator[str]:
+    """Yield what the transductive steps of the automatic method are worth, and what they need."""
+    if interval is None:
+        return
+    rows = [row for rows in results.scored_rows[AUTO_TRANSDUCTIVE].values() for row in rows]
+    n_used = sum(row.transductive for row in rows)
+    if not n_used:
+        yield (
+            "transductive=True would change nothing here: the acceptance test rejected every transductive step, and "
+            f"{AUTO_TRANSDUCTIVE!r} makes the predictions of 'auto'."
+        )
+        return
+    conclusion = {1: "it pays", -1: "it costs", 0: "a gain cannot be told from zero"}[interval.sign]
+    yield (
+        f"{AUTO_TRANSDUCTIVE!r} against 'auto', over held-out domains: {interval}. That is what transductive=True is "
+        f"worth here: {conclusion}. The acceptance test accepted a transductive step in {n_used} of {len(rows)} cases. "
+        f"It needs a batch of at least {MIN_BATCH_ROWS} rows of the new domain, without labels, with class proportions "
+        "similar to those of training."
+    )
+
+
 def _headline(interval: Interval, methods: str = "invariant methods", success: str = "Invariance helped") -> str:
     if interval.sign > 0:
         return f"{success}: {interval}, over plain classifiers."
@@ -200,13 +228,10 @@ def _explain_contradiction(
     best = max(methods, key=lambda name: means[name])
     best_plain = max(plain_methods, key=lambda name: means[name])
     lead = means[best] - means[best_plain]
-    digits = 1 if results.scale.share else 3
-    if round(lead, digits) * round(interval.difference, digits) < 0:
+    if round(lead, SHOWN_DECIMALS) * round(interval.difference, SHOWN_DECIMALS) < 0:
         better, worse = (best, best_plain) if lead > 0 else (best_plain, best)
         format_score = results.scale.format_score
-        mean, plain_mean = (
-            results.scale.factor * float(np.mean([pair.mean_score(side) for pair in pairs])) for side in (0, 1)
-        )
+        mean, plain_mean = (float(np.mean([pair.mean_score(side) for pair in pairs])) for side in (0, 1))
         side = f"{AUTO_NAME}, which has" if kind == "auto" else "invariant methods that have"
         yield (
             f"The table seems to say otherwise: {better} has {format_score(means[better])}, {worse} "
@@ -310,7 +335,8 @@ def best_in_validation(rows: Sequence[Row], methods: Sequence[str]) -> str | Non
 def select_recommendation(results: ComparisonResults) -> tuple[str, str | None] | None:
     """Select the method to recommend, and the method to compare it to, if there is one.
 
-    Candidates are the automatic method and the best validated invariant method. The first candidate that is better than
+    Candidates are the automatic method, without transductive steps if it was compared without them, and the best
+    validated invariant method. The first candidate that is better than
     the best plain classifier by more than one standard error is recommended. If there is none, a plain classifier is:
     the best validated one of those that neither the best plain classifier nor a candidate exceeds by that much.
     """
@@ -318,7 +344,7 @@ def select_recommendation(results: ComparisonResults) -> tuple[str, str | None] 
     plain_methods = [name for name in results.methods_of_kind("plain") if name in means]
     invariant_methods = [name for name in results.methods_of_kind("invariant") if name in means]
     best_invariant = best_in_validation(results.rows, invariant_methods)
-    candidates = [name for name in (*results.methods_of_kind("auto"), best_invariant) if name in means]
+    candidates = [name for name in (results.auto_method, best_invariant) if name in means]
     if not plain_methods:
         return (candidates[0], None) if candidates else None
     best_plain = max(plain_methods, key=lambda name: means[name])
@@ -423,7 +449,7 @@ def _requirement_text(results: ComparisonResults, method: str) -> str:
 
 
 def _format_method(results: ComparisonResults, method: str) -> str:
-    return AUTO_NAME if method in results.methods_of_kind("auto") else method
+    return AUTO_NAME if method == results.auto_method else method
 
 
 def _format_counts(names: Iterable[str]) -> str:

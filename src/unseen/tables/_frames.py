@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from ._values import as_text, has_polars, import_polars
 POLARS_TYPES = (str, int, float, date, timedelta, Decimal, bytes, list, tuple, dict, np.generic, np.ndarray)
 
 
-class NamedColumn(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class NamedColumn:
     """A column of an `ArrayFrame` with its name, in place of a polars Series."""
 
     name: str

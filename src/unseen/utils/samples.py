@@ -26,7 +26,8 @@ class Samples:
 
     `classes` are all classes in sorted order; pass them if these rows may not include every class. `weight` is the
     sample weight of each row; None weights all rows equally. `group` labels rows that belong together, such as the
-    visits of a patient; None means that rows are independent.
+    visits of a patient; None means that rows are independent. `raw` are the columns of a table for trees, where these
+    differ from `X`: with missing values, and with codes of levels in the last `n_categorical` columns.
     """
 
     X: Any
@@ -35,6 +36,8 @@ class Samples:
     classes: Labels = None  # type: ignore[assignment]
     weight: Array | None = None
     group: Labels | None = None
+    raw: Array | None = None
+    n_categorical: int = 0
 
     def __post_init__(self) -> None:
         if self.classes is None:
@@ -62,6 +65,8 @@ class Samples:
             self.classes,
             weight=None if self.weight is None else self.weight[rows],
             group=None if self.group is None else self.group[rows],
+            raw=None if self.raw is None else self.raw[rows],
+            n_categorical=self.n_categorical,
         )
 
     def weights(self, rows: Any = slice(None), balance: Balance = "none") -> Array | None:
