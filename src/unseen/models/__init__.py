@@ -4,7 +4,7 @@ Imports from `tables`, `model_selection` and `shift`.
 """
 
 from ._fit_data import fit
-from ._importance import ColumnImportance, Importance, held_out_importance
+from ._importance import Importance, held_out_importance
 from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
 from ._model_card import model_card
 from ._model_file import check_storable, load_model, read_card, save_model
@@ -15,7 +15,6 @@ from ._table_fit import AUTO, TableFit, fit_notices, fit_table, make_preparation
 from ._table_model import TableModel
 
 __all__ = [
-    "ColumnImportance",
     "Importance",
     "Model",
     "ModelFileError",

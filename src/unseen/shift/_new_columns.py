@@ -187,6 +187,16 @@ def compare_columns(
     -------
     comparison : NewColumns
         Distances and findings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unseen.shift import compare_columns, summarize_columns
+    >>> rng = np.random.default_rng(0)
+    >>> domain = np.repeat(["a", "b", "c"], 100)
+    >>> summary = summarize_columns({"age": rng.normal(60, 10, size=300)}, domains=domain)
+    >>> [finding.kind for finding in compare_columns(summary, {"age": np.full(50, np.nan)}).findings]
+    ['missing']
     """
     if summary.get("version") != VERSION:
         raise ValueError(

@@ -10,7 +10,7 @@ from ._compare import Comparison, compare, compare_table, comparison_methods
 from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, make_tasks, subsample_domains
 from ._result_tables import AccuracyTable, Cell, load_published, make_accuracy_table, make_summary_rows
 from ._run import Execution, run
-from ._site_curve import CurveGain, CurvePoint, SiteLearningCurve, site_learning_curve
+from ._site_curve import SiteLearningCurve, site_learning_curve
 from ._store import Row, Store
 from ._synthetic import (
     CHOSEN_BY,
@@ -26,8 +26,6 @@ from ._verdict import describe_imbalance
 __all__ = [
     "METHODS",
     "Comparison",
-    "CurveGain",
-    "CurvePoint",
     "Protocol",
     "Row",
     "SiteLearningCurve",

@@ -25,7 +25,7 @@ from ..model_selection import (
 from ..models import make_preparation
 from ..report import draw_comparison, rank_methods, render_comparison
 from ..shift import Diagnosis, diagnose
-from ..tables import Dates, Table, is_table, load_table, make_preprocessor, table_from_arrays
+from ..tables import Dates, Table, is_table, load_table, table_from_arrays
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
 from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, make_tasks
