@@ -214,6 +214,7 @@ def skip_reason(command):
     for reason, pattern in {
         "it serves a page until it is interrupted": r"^unseen explore(?!.*--format json)",
         "it needs a cluster that runs already": r"--scheduler",
+        "it needs four domains, or labels; test_cli_columns.py runs it": r"unseen (sites|importance)",
         "it needs collections that one has to download": r"reproduce (office-caltech|vlcs)",
         "it takes seconds for each grid; test_cli_reproduce.py runs it": r"reproduce synthetic",
     }.items():
