@@ -345,7 +345,7 @@ def site_learning_curve(
     >>> from unseen.datasets import load_digits_table
     >>> curve = site_learning_curve(load_digits_table(), max_per_domain=40, methods=["logistic"])
     >>> [point.n_domains for point in curve.points]
-    [1, 2, 3, 4]
+    [1, 2, 3, 4, 5]
     """
     options = TableOptions(
         label=label,
