@@ -16,6 +16,7 @@ SUITES = (
     "streaming",
     "dask_cluster",
     "images",
+    "serving",
     "explore",
     "peers",
 )

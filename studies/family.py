@@ -136,7 +136,7 @@ def evaluate(task: Task, method: str) -> dict[str, Any]:
     columns = make_pipeline_for("logistic regression", task.X, 1, None)[0].set_output(transform="default")
     X = np.asarray(columns.set_params(sparse_threshold=0).fit_transform(task.X), dtype=float)
     X_target = np.asarray(columns.transform(task.X_target), dtype=float)
-    varying = X.std(axis=0) > 0
+    varying = np.ptp(X, axis=0) > 0
     y = task.y.astype(str)
     domain = task.domain.astype(str)
     start = time.process_time()

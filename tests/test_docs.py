@@ -34,6 +34,7 @@ def public_names(package: str) -> list[str]:
 
 
 WITH_PUBLIC_NAMES = ["datasets", "images", "metrics", "models", "report", "model_selection", "shift", "study", "tables"]
+WITH_PUBLIC_NAMES += ["validation"]
 # A dictionary has no docstring.
 PUBLIC = [f"unseen.{name}" for name in unseen.__all__] + [
     f"unseen.{package}.{name}" for package in WITH_PUBLIC_NAMES for name in public_names(package) if not name.isupper()
@@ -82,7 +83,7 @@ def test_api_page_lists_exactly_the_warnings():
 # What functions give back: their examples show it.
 RESULTS = {"Comparison", "ClassShift", "Diagnosis", "Model", "ModelFileError", "NoveltyResult", "Shift", "TableFit"}
 RESULTS |= {"ColumnDiagnosis", "ColumnRepairs", "Importance", "SiteLearningCurve"}
-RESULTS |= {"Extraction", "LeaderboardRow", "TablePredictions"}
+RESULTS |= {"Extraction", "LeaderboardRow", "TablePredictions", "ValidationResult"}
 RESULTS |= {"CalibrationCurve", "CalibrationFit", "ClassCalibration", "DecisionCurve", "ExpectedPerformance"}
 RESULTS |= {"Estimate", "RandomEffects", "ThresholdChoice", "ThresholdPerformance"}
 

@@ -22,6 +22,7 @@ import unseen
 from pages import Reader, blocks, commands, difference, mentioned, run
 from test_docs import PAGES
 from tiny_network import tiny_network
+from unseen.adaptation import append_batch
 from unseen.cli._app import app
 from unseen.datasets import make_synthetic
 from unseen.shift import _interpretation
@@ -62,10 +63,10 @@ def test_a_tutorial_does_what_it_shows(page, tmp_path, monkeypatch):
         assert np.array_equal(drawn, shown), "docs/_static/cameras.png is not what the page draws"
 
 
-def test_there_are_six_tutorials_and_each_is_in_the_list():
+def test_there_are_seven_tutorials_and_each_is_in_the_list():
     listed = (DOCS / "tutorials" / "index.rst").read_text(encoding="utf-8")
     names = [page.stem for page in (DOCS / "tutorials").glob("*.rst") if page.stem != "index"]
-    assert len(names) == 6
+    assert len(names) == 7
     for name in names:
         assert f":doc:`{name}`" in listed
 
@@ -157,6 +158,11 @@ def place(tmp_path_factory):
     for name in ("hospitals.csv", "patients.csv"):
         table.write_csv(folder / name)
     table.drop("diagnosis", "hospital").write_csv(folder / "new_hospital.csv")
+    labeled = table.filter(hospital == "oslo").with_columns(hospital=pl.lit("paris"))
+    for name in ("labeled.csv", "monday.csv", "tuesday.csv"):
+        labeled.write_csv(folder / name)
+    labels = [{"label": "ill", "rows": 8}, {"label": "well", "rows": 8}]
+    append_batch(folder / "site.sqlite", {"rows": 16, "labels": labels})
     for name in ("measurements", "parts", "hospitals", "gvhd", "eleven_patients", "new"):
         (folder / name).mkdir()
     for number in range(2):

@@ -19,8 +19,8 @@ import unseen
 SOURCE = Path(unseen.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 # Each package may import those before it, and the modules beside the packages.
-PACKAGES = ["linalg", "utils", "report", "metrics", "kernels", "estimators", "model_selection", "tables", "shift"]
-PACKAGES += ["datasets", "models", "study", "images", "explore", "cli"]
+PACKAGES = ["linalg", "utils", "report", "metrics", "adaptation", "kernels", "estimators", "model_selection", "tables"]
+PACKAGES += ["shift", "datasets", "models", "validation", "study", "images", "explore", "cli"]
 MODULES = {"distributed", "exceptions"}
 LINALG_MODULES = ["_cell_statistics", "_scatters", "_eigenproblem"]  # each may import those before it
 INDEPENDENT = {"report"}  # takes plain values, so that any program may use it: imports utilities only
@@ -72,7 +72,7 @@ from contextlib import redirect_stdout
 from unseen.cli import main
 
 printed = {}
-COMMANDS = "compare diagnose explore fit predict show extract reproduce"
+COMMANDS = "adapt compare diagnose explore fit monitor predict show extract reproduce validate"
 for command in ["", *COMMANDS.split(), "reproduce folder"]:
     sys.argv = ["unseen", *command.split(), "--help"]
     with redirect_stdout(io.StringIO()) as out:

@@ -115,6 +115,22 @@ def test_a_single_outcome_has_a_finite_intercept_and_no_slope(event):
     assert np.isnan(calibration_slope([0, 1, 1], [0.4, 0.4, 0.4]).slope.value)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.booleans())
+def test_a_single_outcome_has_the_maximum_of_firths_likelihood(probabilities, event):
+    """Also for a single row, and where its probability is 0 or 1 and wrong."""
+    y = np.full(len(probabilities), event)
+    x = logit(np.clip(probabilities, 1e-7, 1 - 1e-7))
+
+    def penalized(b):
+        weights = expit(x + b) * expit(-x - b)
+        return np.log(expit((x + b) if event else -(x + b))).sum() + 0.5 * np.log(weights.sum())
+
+    value = calibration_in_the_large(y, probabilities).value
+    best = max(penalized(b) for b in value + np.array([-1, -0.1, -0.001, 0.001, 0.1, 1]))
+    assert penalized(value) >= best
+
+
 def test_probabilities_of_zero_and_one_are_allowed():
     result = calibration_slope([0, 1, 0, 1, 1, 0], [0.0, 1.0, 0.3, 0.6, 0.0, 0.7])
     assert np.isfinite([result.slope.value, result.slope.se]).all()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 
+import numpy as np
 import pytest
 
 pytest.importorskip("jinja2", reason="the report needs jinja2")
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the browser tests need
 
 from report_sample import comparison, diagnosis  # noqa: E402
 from unseen.report import render_comparison, render_diagnosis  # noqa: E402
+from unseen.validation import validate_predictions  # noqa: E402
 
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 ARGS += ["--disable-component-update", "--disable-sync"]
@@ -55,6 +57,15 @@ def differing_by_tens():
     return summary
 
 
+def validation_of_sites():
+    """The page of a validation, with long names of sites, and a site without events."""
+    rng = np.random.default_rng(0)
+    site = np.repeat(["a", "University Hospital of the Northern Lights <b>", "c", "none"], (150, 150, 150, 20))
+    p = rng.uniform(0.05, 0.95, len(site))
+    y = (rng.uniform(size=len(site)) < p) & (site != "none")
+    return validate_predictions(y, {"model": p, "other": p**2}, sample_domain=site, threshold="youden").to_html()
+
+
 PIXEL = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
 
 
@@ -83,6 +94,7 @@ def files(tmp_path_factory):
         "diagnosis": render_diagnosis(diagnosis()),
         "photographs": render_comparison(of_photographs()),
         "wide": render_comparison(differing_by_tens()),
+        "validation": validation_of_sites(),
         "notebook": f"<!DOCTYPE html><p>Above</p>{2 * render_diagnosis(diagnosis(), fragment=True)}",
     }
     for name, page in pages.items():
@@ -112,7 +124,7 @@ def visit(browser, files):
     assert trouble == []
     outside = [url for url in requests if not url.startswith("data:")]
     assert {url.split("/")[-1].split("#")[0] for url in outside} <= {
-        f"{name}.html" for name in ("plain", "nasty", "diagnosis", "notebook", "wide", "photographs")
+        f"{name}.html" for name in ("plain", "nasty", "diagnosis", "notebook", "wide", "photographs", "validation")
     }
 
 
@@ -124,7 +136,7 @@ def column(page, table, index):
     return [float(key) if key else None for key in keys]
 
 
-@pytest.mark.parametrize("name", ["plain", "nasty", "diagnosis", "notebook"])
+@pytest.mark.parametrize("name", ["plain", "nasty", "diagnosis", "notebook", "validation"])
 def test_pages_open_without_errors_or_requests_and_no_wider_than_the_screen(visit, name):
     page = visit(name, width=360)
     page.wait_for_load_state()
@@ -154,6 +166,13 @@ def test_all_text_and_the_colors_of_points_stand_out_from_the_paper(visit, schem
     found = [entry for entry in page.evaluate(FAINT) if entry[1] in {f"q{i}" for i in range(7)}]
     assert len(found) == 7
     assert [entry for entry in found if entry[0] < 3] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_of_a_validation_stands_out_from_the_paper(visit, scheme):
+    found = visit("validation", color_scheme=scheme).evaluate(FAINT)
+    assert len(found) > 200
+    assert [entry for entry in found if entry[0] < 4.5] == []
 
 
 def test_the_theme_follows_the_system_until_the_reader_chooses(visit):

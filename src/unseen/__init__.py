@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .models import fit, load_model
     from .shift import diagnose, try_repairs
     from .study import compare, site_learning_curve
+    from .validation import validate
 
 _HOMES = {
     **dict.fromkeys(("CIDG", "DICA", "KFDA", "MDA", "SCA", "DomainCenterer", "UndoBias"), "estimators"),
@@ -41,6 +42,7 @@ _HOMES = {
     "load_model": "models",
     "site_learning_curve": "study",
     "try_repairs": "shift",
+    "validate": "validation",
 }
 _SUBMODULES = (
     "datasets",
@@ -54,6 +56,7 @@ _SUBMODULES = (
     "shift",
     "study",
     "tables",
+    "validation",
 )
 
 __all__ = [
@@ -75,6 +78,7 @@ __all__ = [
     "load_model",
     "site_learning_curve",
     "try_repairs",
+    "validate",
 ]
 
 

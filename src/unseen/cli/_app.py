@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
+from ._adapt import adapt
 from ._compare import compare
 from ._demo import demo
 from ._diagnose import diagnose
@@ -17,10 +18,12 @@ from ._extract import extract
 from ._fit import fit
 from ._help import Command, Group
 from ._importance import importance
+from ._monitor import monitor
 from ._predict import predict
 from ._reproduce import reproduce
 from ._show import show
 from ._sites import sites
+from ._validate import validate
 
 app = typer.Typer(
     cls=Group,
@@ -48,7 +51,10 @@ register(fit, MODELS)
 register(predict, MODELS)
 register(explain, MODELS)
 register(importance, MODELS)
+register(adapt, MODELS)
+register(monitor, MODELS)
 register(show, MODELS)
+register(validate, MODELS)
 register(demo, STUDIES, needs_arguments=False)
 app.add_typer(reproduce, name="reproduce", rich_help_panel=STUDIES)
 

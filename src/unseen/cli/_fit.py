@@ -41,6 +41,8 @@ def fit(
     ] = False,
     transductive: o.Transductive = False,
     metric: o.Metric = "accuracy",
+    threshold: o.Threshold = None,
+    positive: o.Positive = None,
     balance: o.Balance = "none",
     output: o.OutputModel,
     overwrite: o.Overwrite = False,
@@ -62,6 +64,7 @@ def fit(
     from ..model_selection import get_metric
     from ..models import (
         check_storable,
+        check_threshold,
         fit_notices,
         fit_table,
         model_card,
@@ -69,6 +72,7 @@ def fit(
         resolve_methods,
         save_model,
         select_stable_columns,
+        with_threshold,
     )
     from ..tables import TableOptions, survey_table
 
@@ -115,6 +119,7 @@ def fit(
             landmark_options = {"--landmarks": landmarks, "--workers": workers, "--scheduler": scheduler}
             unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]
             unused_notices = [f"{' and '.join(unused)} {UNUSED_WITH_EXACT_KERNELS}"] if unused else []
+            check_threshold(threshold, len(table.samples.classes))
             print_notices([*fit_notices(table, all_methods, plan, metric), *unused_notices])
             with nullcontext() if plan.exact else o.open_cluster(workers, scheduler) as client:
                 result = fit_table(
@@ -133,7 +138,8 @@ def fit(
                 )
         except MemoryError as error:
             raise MemoryError(f"{error} Use --max-per-domain to fit fewer rows.") from error
-        print_notices(result.remarks)
+        result = with_threshold(result, threshold, positive)
+        print_notices([*result.remarks, *filter(None, [result.threshold.get("rule")])])
         card = model_card(
             replace(table, notices=[*table.notices, *unused_notices, *result.remarks]),
             result,

@@ -274,6 +274,21 @@ Repeats = Annotated[
     int, make_option(EVALUATION, min=1, metavar="N", help="Number of random samples of the training data.")
 ]
 
+Threshold = Annotated[
+    str | None,
+    make_option(
+        EVALUATION,
+        metavar="AIM",
+        show_default="0.5",
+        help="Probability from which a row is labeled positive: a number, youden, sensitivity=0.9, specificity=0.9 or "
+        "cost=5:1; chosen on out-of-domain predictions.",
+    ),
+]
+Positive = Annotated[
+    str | None,
+    make_option(EVALUATION, metavar="LABEL", show_default="the last of both labels", help="Label of the event."),
+]
+
 # Output
 Output = Annotated[
     Path,
@@ -418,6 +433,20 @@ def parse_missing(items: Sequence[str] | None) -> dict[str, list[str]] | None:
                 raise ValueError(f"--missing {item!r} must be COLUMN=VALUE, such as chol=0.")
             missing.setdefault(column.strip(), []).append(value.strip())
     return missing
+
+
+def parse_shares(text: str) -> dict[str, float]:
+    """Parse comma-separated classes and their shares, such as ``ill=0.03``."""
+    shares = {}
+    for entry in parse_names(text) or []:
+        name, separator, value = entry.rpartition("=")
+        try:
+            shares[name.strip()] = float(value)
+        except ValueError:
+            separator = ""
+        if not separator:
+            raise ValueError(f"--prior {text!r} is not a list of classes and shares, such as ill=0.03,well=0.97.")
+    return shares
 
 
 def read_table(data: Path, request: TableOptions) -> Table:

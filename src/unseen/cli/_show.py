@@ -95,7 +95,9 @@ def _card_facts(card: dict[str, Any]) -> list[tuple[str, str]]:
         ("kind", KIND_TEXTS.get(str(card.get("kind")), "")),
         ("scaling", SCALE_TEXTS.get(str(card.get("scale")), "")),
         ("calibration", _calibration_text((card.get("ensemble") or {}).get("calibration", {}))),
+        ("threshold", str((card.get("threshold") or {}).get("text", ""))),
         ("novelty", _novelty_text(card.get("novelty", {}).get("reference", {}))),
+        ("adapted", _adaptation_text(card.get("adaptation") or {})),
         ("created", str(card.get("created", ""))),
         ("command", str(card.get("command", ""))),
         ("versions", ", ".join(f"{name} {value}" for name, value in versions.items() if value)),
@@ -142,6 +144,19 @@ def _member_table(members: list[dict[str, Any]]) -> RichTable:
         bar = "█" * max(1, round(BAR_WIDTH * weight))
         table.add_row(f"{name}{settings}", kinds[name], bar, f"{100 * weight:.0f}%")
     return table
+
+
+def _adaptation_text(adaptation: dict[str, Any]) -> str:
+    """Describe how a model was adapted to a new domain, and from which model."""
+    if not adaptation:
+        return ""
+    parent = adaptation["parent"]
+    checksum = f", SHA-256 {parent['sha256'][:12]}..." if parent["sha256"] else ""
+    domain = f" of {quote_label(adaptation['domain'])}" if adaptation["domain"] is not None else ""
+    return (
+        f"{adaptation['created']}, to {adaptation['labels']:,} labels{domain}, level {adaptation['level']}; from "
+        f"{parent['name']}{checksum}"
+    )
 
 
 def _calibration_text(calibration: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from ._calibration import (
     calibration_in_the_large,
     calibration_slope,
     class_calibration,
+    log_loss,
     observed_expected_ratio,
     scaled_brier_score,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "class_calibration",
     "decision_curve",
     "expected_performance",
+    "log_loss",
     "net_benefit",
     "observed_expected_ratio",
     "one_vs_rest_auc",

@@ -20,6 +20,7 @@ CLOSEST_PROBABILITY = 1e-7
 CONTINUITY = 0.5  # events that are added where none occurred
 MOST_STEPS = 100  # Newton steps; ordinary problems take fewer than 10
 STEP_TOLERANCE = 1e-10  # of the Newton decrement
+LARGEST_STEP = 10.0  # of the logits in one Newton step, with a penalty
 # Ranks of knots of a restricted cubic spline, as Harrell recommends (Regression Modeling Strategies, table 2.3).
 KNOT_RANKS = {3: (0.1, 0.5, 0.9), 4: (0.05, 0.35, 0.65, 0.95), 5: (0.05, 0.275, 0.5, 0.725, 0.95)}
 ROWS_PER_KNOT = 10  # rows of the rarer outcome that a spline needs for each knot
@@ -284,6 +285,49 @@ def scaled_brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: fl
     return Estimate(value, se, (value - reach, min(value + reach, 1.0)), "identity", value, se)
 
 
+def log_loss(y_true: ArrayLike, probabilities: ArrayLike, classes: Sequence[Any], *, level: float = 0.95) -> Estimate:
+    """Mean of minus the logarithm of the probability that was predicted for the true class.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        Class of each row.
+    probabilities : array-like of shape (n_rows, n_classes)
+        Predicted probabilities, one column per class.
+    classes : sequence
+        Classes in the order of the columns. Rows of other classes have the probability 0.
+    level : float, default=0.95
+        Nominal coverage of the interval.
+
+    Returns
+    -------
+    Estimate
+        On the logarithmic scale for meta-analysis; there it is not defined for a loss of 0. Probabilities below 1e-7
+        count as 1e-7.
+
+    Examples
+    --------
+    >>> from unseen.metrics import log_loss
+    >>> P = [[0.7, 0.2, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.3, 0.4, 0.3]]
+    >>> round(log_loss(list("abca"), P, list("abc")).value, 4)
+    0.6526
+    """
+    check_level(level)
+    labels = np.asarray(y_true)
+    columns = np.asarray(probabilities, dtype=np.float64)
+    check_columns(columns, len(labels), len(classes))
+    of_true_class = np.zeros(len(labels))
+    for j, name in enumerate(classes):
+        is_class = labels == name
+        of_true_class[is_class] = check_probabilities("probabilities", columns[:, j], len(labels))[is_class]
+    losses = -np.log(np.maximum(of_true_class, CLOSEST_PROBABILITY))
+    value = float(losses.mean())
+    se = _standard_error(losses)
+    if value == 0 or not np.isfinite(se):
+        return Estimate(value, se, (0.0, np.inf), "log")
+    return Estimate.from_scaled(value, se, "log", float(np.log(value)), se / value, level)
+
+
 def calibration_curve(
     y_true: ArrayLike,
     probabilities: ArrayLike,
@@ -447,11 +491,20 @@ def _fit_logistic(X: Array, y: Outcomes, offset: Array, *, penalize: bool) -> _L
             if decrement <= STEP_TOLERANCE**2:
                 break
             length = 1.0
+            if penalize:
+                # The maximum is not far away, but the information is tiny where all probabilities are near 0 or 1.
+                length = min(1.0, LARGEST_STEP / float(np.abs(X @ step).max()))
             while True:
                 candidate = evaluate(beta + length * step)
                 if candidate[0] >= value - 1e-12 * abs(value) or length < 1e-8:
                     break
                 length /= 2
+            slope = float(candidate[1] @ step)
+            if penalize and slope < -0.5 * decrement:
+                # With few rows the penalty has as much curvature as the likelihood, which the information matrix leaves
+                # out, so that steps overshoot and alternate. A secant step between both ends meets the maximum.
+                length *= decrement / (decrement - slope)
+                candidate = evaluate(beta + length * step)
             beta = beta + length * step
             value, gradient, factor = candidate
         else:

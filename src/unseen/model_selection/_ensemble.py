@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
+from ..adaptation import apply_offsets
 from ..estimators import (
     DaskPredictor,
     DomainTransformer,
@@ -68,6 +69,12 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     prior_ratio : ndarray of shape (n_classes,), default=None
         Natural class frequencies over those that the members were trained with, if classes were balanced in training.
         `predict_proba` then refers to the natural frequencies; `predict` and `predict_set` keep the balance.
+    class_offsets : ndarray of shape (n_classes,), default=None
+        Offsets of the logits of the classes in one domain, if the ensemble was adapted to it.
+    logit_scale : float, default=1.0
+        Scale of the logits before the offsets are added.
+    feature_weights : ndarray of shape (n_features, n_classes), default=None
+        Effects of the features on the logits of the classes in that domain.
     raw_members : sequence of int, default=()
         Positions of members of trees. They take the features after the first `n_prepared_features`, which are the
         columns of a table: see `TablePreparation`.
@@ -94,6 +101,11 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     array([0, 1])
     """
 
+    # Model files of earlier versions do not contain these parameters.
+    class_offsets: Array | None = None
+    logit_scale: float = 1.0
+    feature_weights: Array | None = None
+
     def __init__(
         self,
         members: Sequence[Pipeline],
@@ -104,6 +116,9 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         inverse_temperature: float = 1.0,
         conformal_scores: Sequence[Array] | None = None,
         prior_ratio: Array | None = None,
+        class_offsets: Array | None = None,
+        logit_scale: float = 1.0,
+        feature_weights: Array | None = None,
         raw_members: Sequence[int] = (),
         n_prepared_features: int | None = None,
     ) -> None:
@@ -114,6 +129,9 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         self.inverse_temperature = inverse_temperature
         self.conformal_scores = conformal_scores
         self.prior_ratio = prior_ratio
+        self.class_offsets = class_offsets
+        self.logit_scale = logit_scale
+        self.feature_weights = feature_weights
         self.raw_members = raw_members
         self.n_prepared_features = n_prepared_features
 
@@ -142,14 +160,14 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         ]
         return self.with_members(fitted)
 
-    def _prepared_features(self, X: Any) -> Any:
+    def prepared_features(self, X: Any) -> Any:
         """Features of members that are not trees."""
         return X if self.n_prepared_features is None else X[:, : self.n_prepared_features]
 
     def _member_features(self, j: int, X: Any) -> Any:
         """Features of a member."""
         if j not in self.raw_members:
-            return self._prepared_features(X)
+            return self.prepared_features(X)
         return tree_features(X if self.n_prepared_features is None else X[:, self.n_prepared_features :])
 
     def with_members(self, members: Sequence[Pipeline]) -> Self:
@@ -336,9 +354,10 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None
     ) -> Array:
         """Probabilities of each member: (n_members, n_samples, n_classes)."""
-        return self._temper(self.member_scores(X, domain, centers))
+        return self.temper(self.member_scores(X, domain, centers))
 
-    def _temper(self, scores: Sequence[Array]) -> Array:
+    def temper(self, scores: Sequence[Array]) -> Array:
+        """Probabilities of each member from its decision scores: (n_members, n_samples, n_classes)."""
         return np.array([softmax(S, beta) for S, beta in zip(scores, self.inverse_temperatures, strict=True)])
 
     def combine_members(self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None) -> Array:
@@ -350,12 +369,18 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
 
     def combine_scores(self, scores: Sequence[Array], X: Any, domain: Labels | None = None) -> Array:
         """The same from decision scores of members, which need not be fitted."""
-        P = average_members(self.weights, self._temper(scores))
+        P = average_members(self.weights, self.temper(scores))
         if self.smoothing:
-            X = self._prepared_features(X)
+            X = self.prepared_features(X)
             for _, rows in EncodedLabels.from_domains(domain, X.shape[0]).iter_rows():
                 P[rows] = smooth_probabilities(P[rows], neighbor_graph(_safe_indexing(X, rows)), self.smoothing)
-        return apply_inverse_temperature(P, self.inverse_temperature)
+        P = apply_inverse_temperature(P, self.inverse_temperature)
+        if self.class_offsets is None:
+            return P
+        # Offsets were fitted to probabilities under the natural class frequencies.
+        effects = 0.0 if self.feature_weights is None else self.prepared_features(X) @ self.feature_weights
+        adapted = apply_offsets(self.with_natural_priors(P), self.class_offsets, self.logit_scale, effects)
+        return adapted if self.prior_ratio is None else adjust_priors(adapted, 1 / self.prior_ratio)
 
     def moments(
         self, X: Any, domain: Labels | None = None, *, all_members: bool = False
@@ -467,7 +492,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     def _transform_without_centering(self, X: Any) -> dict[int, Array]:
         """Features of these members, before centering."""
         transformers = self._centering_members()
-        features = transform_all_without_centering([*transformers.values()], self._prepared_features(X))
+        features = transform_all_without_centering([*transformers.values()], self.prepared_features(X))
         return dict(zip(transformers, features, strict=True))
 
     def __sklearn_is_fitted__(self) -> bool:

@@ -106,6 +106,10 @@ class FittedEnsemble:
         The ensembles that were compared.
     prior_ratio : ndarray of shape (n_classes,) or None
         Natural class frequencies over those of training, if classes were balanced.
+    held_out_weights : ndarray of shape (n_parts, n_candidates)
+        Weights of all candidates behind `held_out`.
+    held_out_inverse_temperatures : ndarray of shape (n_parts,)
+        Inverse temperatures of the ensembles behind `held_out`.
     """
 
     members: list[Candidate]
@@ -123,6 +127,8 @@ class FittedEnsemble:
     acceptance_tests: list[AcceptanceTest] = field(default_factory=list)
     trials: list[EnsembleTrial] = field(default_factory=list)
     prior_ratio: Array | None = None
+    held_out_weights: Array = field(default_factory=lambda: np.empty((0, 0)))
+    held_out_inverse_temperatures: Array = field(default_factory=lambda: np.empty(0))
 
     @property
     def is_transductive(self) -> bool:
@@ -253,6 +259,7 @@ class FinishedEnsemble:
     inverse_temperature: float
     held_out: list[Array]  # probabilities of the natural batch of each part
     scores: Array  # (2, m), times 100: on natural and on skewed batches
+    held_out_inverse_temperatures: Array  # (m,), applied to each part
 
 
 @dataclass
@@ -409,7 +416,7 @@ class OutOfDomainPredictions:
         best = self._best(self.results, allowed)
         if ensemble:
             parts = self.trials.natural if transductive else []
-            return self.fit_ensemble([_prepare_part(self.samples, part, preparation) for part in parts] or None, among)
+            return self.fit_ensemble([prepare_part(self.samples, part, preparation) for part in parts] or None, among)
         best_by_fold = [self._best(results, allowed) for results in self.fold_results]
         return self.single_candidate(best, [best_by_fold[fold] for fold in self.folds.predicted_by])
 
@@ -448,6 +455,8 @@ class OutOfDomainPredictions:
             metric=describe_scoring(self.scorer.scoring),
             calibration=self._calibration(raw, held_out),
             prior_ratio=self._prior_ratio(),
+            held_out_weights=np.eye(len(self.candidates))[positions],
+            held_out_inverse_temperatures=np.ones(len(positions)),
         )
 
     def fit_ensemble(self, features: Sequence[Any] | None, among: Sequence[Candidate] | None = None) -> FittedEnsemble:
@@ -500,6 +509,8 @@ class OutOfDomainPredictions:
             acceptance_tests=tests,
             trials=[replace(trial, is_selected=trial.name == selected_trial) for trial in trials],
             prior_ratio=self._prior_ratio(),
+            held_out_weights=fold_weights,
+            held_out_inverse_temperatures=selected.held_out_inverse_temperatures,
         )
 
     def deployed_weights(self, mask: Mask) -> tuple[list[Candidate], Array, Array]:
@@ -570,7 +581,9 @@ class OutOfDomainPredictions:
                 batches = [smooth_probabilities(P, graphs[k][b], strength) for b, P in enumerate(batches)]
             finished.append([apply_inverse_temperature(P, beta) for P in batches])
         held_out = [batches[0] for batches in finished]
-        return FinishedEnsemble(smoothing, inverse_temperature, held_out, score_trials(finished, self._score_batch))
+        held_out_betas = np.array([fold_steps[fold][1] for fold in folds.predicted_by.tolist()])
+        scores = score_trials(finished, self._score_batch)
+        return FinishedEnsemble(smoothing, inverse_temperature, held_out, scores, held_out_betas)
 
     def _fit_last_steps(
         self, natural: Mapping[int, Array], graphs: Sequence[Sequence[Any]] | None
@@ -671,7 +684,7 @@ def natural_probabilities(P: Array, samples: Samples, trials: TrialSplits, split
     return P if ratio is None else adjust_priors(P, ratio)
 
 
-def _prepare_part(samples: Samples, split: Split, preparation: Any) -> Any:
+def prepare_part(samples: Samples, split: Split, preparation: Any) -> Any:
     """Features of the held-out rows as models receive them."""
     train, test = split
     if preparation is None:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..adaptation import AdaptationPlan
 from ..kernels import SizePlan
 from ..utils.samples import Samples
+from ._adaptation import plan_adaptation
 from ._candidate import Candidate
 from ._comparison import CandidateResult, check_comparison_size, standard_error
 from ._ensemble import EnsembleClassifier
@@ -38,19 +40,23 @@ class SelectionOptions:
         Whether transductive members and smoothing are tested.
     among : sequence of Candidate, default=None
         Candidates that may be selected; None for all. Others are evaluated for comparison.
+    plan_adaptation : bool, default=False
+        Whether to simulate the adaptation of the model to a few labels of a new domain.
     """
 
     ensemble: bool = True
     transductive: bool = False
     among: Sequence[Candidate] | None = None
+    plan_adaptation: bool = False
 
 
 @dataclass(frozen=True)
 class SelectedModel:
-    """Cross-fitted results of the best settings of each variant, and the selected ensemble."""
+    """Cross-fitted results of the best settings of each variant, the selected ensemble, and its plan of adaptation."""
 
     results: list[CandidateResult]
     ensemble: FittedEnsemble
+    plan: AdaptationPlan | None = None
 
     def leaderboard(self, names: Sequence[str]) -> Leaderboard:
         """Ensembles and candidates, best first; `names` are those of held-out domains."""
@@ -87,7 +93,13 @@ class SelectedModel:
     ) -> tuple[EnsembleClassifier, RefittedMembers]:
         """The ensemble with members fitted to all training data; see `refit_candidates`."""
         members = refit_candidates(
-            self.ensemble.members, samples, plan, balance=config.balance, seed=seed, collect=collect
+            self.ensemble.members,
+            samples,
+            plan,
+            balance=config.balance,
+            seed=seed,
+            collect=collect,
+            n_jobs=config.n_jobs,
         )
         ensemble = self.ensemble.to_estimator()
         if samples.raw is not None:
@@ -151,7 +163,8 @@ def select_model(
     ensemble = out_of_domain.select(
         config.preparation, ensemble=options.ensemble, transductive=options.transductive, among=options.among
     )
-    return SelectedModel(out_of_domain.candidate_results(skewed=tests_skewed), ensemble)
+    plan = plan_adaptation(out_of_domain, ensemble, config.preparation) if options.plan_adaptation else None
+    return SelectedModel(out_of_domain.candidate_results(skewed=tests_skewed), ensemble, plan)
 
 
 def _limit_held_out_rows(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequence[Split]:

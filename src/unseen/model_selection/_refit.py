@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
-from ..estimators import Projection, Statistics, fit_from_statistics
+from ..estimators import Projection, Statistics, fit_from_statistics, parallel
 from ..kernels import PivotedNystroem, SizePlan
 from ..utils.samples import Balance, Samples
 from ._candidate import Candidate, fit_clone, ignore_expected_warnings
@@ -43,6 +44,7 @@ def refit_candidates(
     balance: Balance = "none",
     seed: int = 0,
     collect: CollectStatistics | None = None,
+    n_jobs: int | None = None,
 ) -> RefittedMembers:
     """Fit candidates to all training data: exactly, or by the plan for large data.
 
@@ -60,6 +62,8 @@ def refit_candidates(
         Seed of the landmarks.
     collect : callable, default=None
         Returns the statistics of all rows for a projection with its landmarks; needed if the plan is not exact.
+    n_jobs : int, default=None
+        Number of processes, if the plan is exact.
 
     Returns
     -------
@@ -68,13 +72,18 @@ def refit_candidates(
     """
     with ignore_expected_warnings():
         if plan.exact:
-            with single_thread():
-                pipelines = [candidate.fit_samples(samples, balance) for candidate in candidates]
-            return RefittedMembers(pipelines, [{} for _ in candidates])
+            calls = (delayed(_fit_exactly)(candidate, samples, balance) for candidate in candidates)
+            return RefittedMembers(list(parallel(n_jobs)(calls)), [{} for _ in candidates])
         assert collect is not None
         landmark_fit = LandmarkFit(samples, collect, plan, seed, balance)
         fits = [landmark_fit.fit_candidate(candidate) for candidate in candidates]
         return RefittedMembers([pipeline for pipeline, _ in fits], [facts for _, facts in fits])
+
+
+def _fit_exactly(candidate: Candidate, samples: Samples, balance: Balance) -> Pipeline:
+    """Fit a candidate to all rows, in this process or in a worker."""
+    with ignore_expected_warnings(), single_thread():
+        return candidate.fit_samples(samples, balance)
 
 
 @dataclass

@@ -25,7 +25,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KernelCenterer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, Projection, UndoBias
+from ..estimators import (
+    CIDG,
+    DICA,
+    KFDA,
+    MDA,
+    SCA,
+    DomainCenterer,
+    DomainHarmonizer,
+    MarginalTransferClassifier,
+    Projection,
+    UndoBias,
+)
 from ..utils.validation import format_list
 from ._candidate import Candidate, Features, Sharing, consumes_domains, is_transductive
 
@@ -506,6 +517,30 @@ for _name in ("logistic", "linear SVM", "RBF SVM"):
             description=f"{METHODS[_name].description}, each domain centered on its mean",
         )
     )
+register(
+    replace(
+        METHODS["logistic"],
+        name="harmonized logistic",
+        kind="reference",
+        transformer=DomainHarmonizer(),
+        in_ensemble=False,
+        in_comparison=False,
+        description="logistic regression after location-scale harmonization (ComBat)",
+    )
+)
+register(
+    Method(
+        "marginal transfer",
+        "invariant",
+        MarginalTransferClassifier(),
+        grid={"gamma": ("0.1*median", "median"), "C": (1.0, 10.0, 100.0)},
+        in_comparison=False,
+        max_rows=8_000,
+        max_rows_reason="needs the whole kernel matrix of pairs; use a smaller max_per_domain",
+        relative_cost=20.0,
+        description="a kernel classifier of samples together with the distribution of their domain",
+    )
+)
 # After a feature map, a plain classifier with nonlinear boundaries is compared with the projections, as the RBF SVM is
 # with a kernel. Otherwise the effect of the map would be attributed to invariance.
 MAPPED_RIDGE = "mapped ridge"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from ..utils.estimator_mixins import reset_fitted_attributes
 from ..utils.progress import with_callbacks
 from ..utils.samples import Balance, Samples, make_samples
 from ..utils.validation import Labels, encode_classes, require_named_domains
+from ._adaptation import SourceData, adapt_ensemble, check_new_domain
 from ._base_selector import BaseSelector, reject_dask
 from ._candidate import bind_domains, is_transductive
 from ._comparison import warn_about_failures
@@ -114,8 +116,14 @@ class UnseenClassifier(BaseSelector):
     calibration_ : dict
         Expected calibration error, log loss and reliability on held-out domains, cross-fitted, "before" and "after"
         temperature scaling.
+    adaptation_plan_ : AdaptationPlan
+        Expected gain of each level of `adapt` against the number of labels, simulated on held-out domains.
+    adaptation_ : dict
+        How the classifier was adapted to a new domain; only in the result of `adapt`.
     best_estimator_ : EnsembleClassifier
         The ensemble, with members refitted on all data.
+    source_domains_ : list of str
+        Names of the source domains; empty without `sample_domain`.
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     n_features_in_ : int
@@ -241,6 +249,7 @@ class UnseenClassifier(BaseSelector):
         with single_thread():
             model = self._select(methods, selection_samples, splits, config)
         self._set_results(model, _held_out_names(splits, domain))
+        self.source_domains_ = [] if sample_domain is None else np.unique(samples.domain.astype(str)).tolist()
         refit_samples = samples
         if not plan.exact:
             refit_samples = samples.take(samples.subsample_rows(plan.sample_rows))
@@ -266,7 +275,7 @@ class UnseenClassifier(BaseSelector):
                 len(self.classes_), grid="ensemble", heads=tuple(self.heads), centerings=centerings
             )
         ]
-        options = SelectionOptions(ensemble=self.ensemble, transductive=self.transductive)
+        options = SelectionOptions(ensemble=self.ensemble, transductive=self.transductive, plan_adaptation=True)
         model = select_model(candidates, samples, splits, config, options)
         warn_about_failures(model.results)
         return model
@@ -282,6 +291,7 @@ class UnseenClassifier(BaseSelector):
         self.best_score_ = ensemble.mean
         self.forecast_ = ensemble.forecast
         self.calibration_ = ensemble.calibration
+        self.adaptation_plan_ = model.plan
 
     def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> SizePlan:
         """The plan for the number of samples; exact if a feature map or splits are given, or no method has a kernel."""
@@ -362,6 +372,53 @@ class UnseenClassifier(BaseSelector):
         sets = ensemble.named_sets(np.asarray(self._call_classifier("decision_proba", X, sample_domain)), coverage)
         ensemble.warn_full_sets(all(len(classes) == len(self.classes_) for classes in sets), coverage)
         return sets
+
+    def adapt(self, X: Any, y: Any, *, level: str = "auto", sample_domain: Any = None, source: Any = None) -> Self:
+        """Adapt the fitted classifier to one new domain, of which some labels are known.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples of the new domain.
+        y : array-like of shape (n_samples,)
+            Their classes; None or NaN where the label is not known.
+        level : {"auto", "none", "offsets", "weights", "features", "refit", "local"}, default="auto"
+            "none" keeps the model, "offsets" fits class offsets and a temperature, "weights" also updates the weights
+            of the members, "features" fits effects of the features beside offsets and temperature, "refit" fits the
+            members again with the new domain among the source domains, and "local" is a logistic regression of the new
+            labels alone. "auto" selects the level with the largest gain that was
+            simulated on held-out domains for this number of labels, if it is unlikely to harm; see :ref:`adapt`.
+        sample_domain : array-like of shape (n_samples,), default=None
+            The name of the new domain, for each sample; it must not be one of the source domains.
+        source : tuple (X, y, sample_domain), default=None
+            The source domains, which "refit" needs.
+
+        Returns
+        -------
+        adapted : UnseenClassifier
+            A new classifier; this one is not changed. `adaptation_` describes the level and the reason.
+        """
+        check_is_fitted(self, "best_estimator_")
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
+        labels = np.asarray(y, dtype=object)
+        if labels.shape != (X.shape[0],):
+            raise ValueError(
+                f"y must have one entry for each of the {X.shape[0]} samples; got the shape {labels.shape}."
+            )
+        if sample_domain is not None:
+            check_new_domain(np.unique(np.asarray(sample_domain).astype(str)).tolist(), self.source_domains_)
+        source_data = None
+        if source is not None:
+            source_X, source_y, source_domain = source
+            source_X, source_y = validate_data(
+                self, source_X, source_y, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32)
+            )
+            source_data = SourceData(make_samples(source_X, source_y, source_domain, None, None), self.balance)
+        result = adapt_ensemble(self.best_estimator_, X, labels, self.adaptation_plan_, level=level, source=source_data)
+        adapted = copy.copy(self)
+        adapted.best_estimator_ = result.ensemble
+        adapted.adaptation_ = result.to_dict()
+        return adapted
 
     def _get_classifiers(self) -> Sequence[Any]:
         return [getattr(self, "best_estimator_", EnsembleClassifier((), np.empty(0), np.empty(0)))]

@@ -13,6 +13,13 @@ from ._row_stream import TableRows, open_row_stream
 from ._stable_columns import select_stable_columns
 from ._table_fit import AUTO, TableFit, fit_notices, fit_table, make_preparation, resolve_methods
 from ._table_model import TableModel
+from ._threshold import (
+    check_threshold,
+    choose_domain_threshold,
+    choose_fit_threshold,
+    choose_positive,
+    with_threshold,
+)
 
 __all__ = [
     "Importance",

@@ -110,7 +110,7 @@ class BatchPrediction:
                 facts["centers"] = ensemble.moments(prepared, batch.domain, all_members=self.center_all)
                 return len(batch.X), facts, None
         P = ensemble.combine_members(prepared, batch.domain, self.centers)
-        labels = model.classes_[P.argmax(axis=1)]
+        labels = model.classes_[model.decide(P)]
         facts["labels"] = Counter(labels.tolist())
         facts["new_levels"] = batch.new_levels
         if batch.labels is not None:
@@ -125,6 +125,7 @@ class BatchPrediction:
             facts["sets"] = {"classes": sum(map(len, sets)), "rows": len(sets)}
             columns["set"] = np.array([SET_SEPARATOR.join(map(str, classes)) for classes in sets])
         natural = ensemble.with_natural_priors(P)
+        facts["confidence"] = {"sum": float(natural.max(axis=1).sum())}
         for i, name in enumerate(model.classes_.tolist()):
             columns[f"p({name})"] = natural[:, i]
         return len(batch.X), facts, _join_columns(batch.kept, columns)
@@ -153,6 +154,7 @@ class BatchPrediction:
             "labels": [
                 {"label": label, "rows": facts["labels"].get(label, 0)} for label in self.model.classes_.tolist()
             ],
+            "confidence": facts["confidence"]["sum"] / n_rows,
             "transductive": self.center_all or self.model.transductive,
             "sets": self._summarize_sets(),
             "agreement": agreement.summary() if agreement is not None and agreement.rows else None,

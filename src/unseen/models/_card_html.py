@@ -223,11 +223,16 @@ def _render_versions(card: Mapping[str, Any]) -> str:
     return f'<span class="small">{_escape(card["created"])}; {_escape(versions)}</span>'
 
 
+def _render_threshold(card: Mapping[str, Any]) -> str:
+    return _escape((card.get("threshold") or {}).get("text", ""))
+
+
 SECTIONS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "Classes": _render_classes,
     "Trained on": _render_training_data,
     "Expected on a new domain": _render_expected_performance,
     "How it predicts": _render_members,
+    "Decision threshold": _render_threshold,
     "Columns that it needs": _render_columns,
     "Notes": _render_notices,
     "Use": _render_usage,

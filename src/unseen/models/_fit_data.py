@@ -16,6 +16,7 @@ from ._model_card import model_card
 from ._row_stream import Rows, TableRows, open_row_stream
 from ._stable_columns import ColumnChoice, select_stable_columns
 from ._table_fit import AUTO, fit_notices, fit_table, resolve_methods
+from ._threshold import check_threshold, with_threshold
 
 FeatureMap = Literal["auto", "none", "nystroem"]
 EXACT_BY_FEATURE_MAP: dict[str, bool | None] = {"auto": None, "none": True, "nystroem": False}
@@ -38,6 +39,8 @@ def fit(
     columns: ColumnChoice = "all",
     methods: Any = AUTO,
     metric: str = "accuracy",
+    threshold: str | float | None = None,
+    positive: Any = None,
     scale: Scale = "standardize",
     transductive: bool = False,
     balance: Balance = "none",
@@ -81,6 +84,12 @@ def fit(
         Metric of the model selection, the scores and the expected performance: "accuracy", "balanced_accuracy",
         "f1_macro", "roc_auc", "average_precision", "log_loss", or the name of a scorer of scikit-learn. Weights of an
         ensemble minimize the log loss.
+    threshold : str or float, default=None
+        Probability from which the positive class is predicted, for two classes: a number, "youden", "sensitivity=0.9",
+        "specificity=0.9", or "cost=5:1" if a missed event costs 5 times as much as a false alarm; chosen on
+        out-of-domain predictions. None predicts the more probable class.
+    positive : object, default=None
+        The positive class of the threshold; None means the last one in sorted order.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See :func:`unseen.tables.make_preprocessor`.
     transductive : bool, default=False
@@ -155,6 +164,7 @@ def fit(
     )
     table = open_row_stream(source, plan, random_state)
     check_metric(scoring, table.samples.classes)
+    check_threshold(threshold, len(table.samples.classes))
     stable = None
     if columns == "stable":
         stable = select_stable_columns(table, options, metric, n_jobs, verbose)
@@ -180,6 +190,7 @@ def fit(
         stream=source,
         client=client,
     )
+    result = with_threshold(result, threshold, positive)
     for notice in result.remarks:
         warn(notice, DataWarning)
     card = model_card(

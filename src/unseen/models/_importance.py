@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from ..linalg import Array
+from ..linalg import Array, Ints
 from ..model_selection import LeaveOneDomainOut, check_metric, get_metric, score_probabilities
 from ..report import draw_importance, render_importance
 from ..tables import Schema, Table, TableOptions, open_data, read_survey
@@ -365,7 +365,7 @@ def find_references(summary: Mapping[str, Any] | None, schema: Schema) -> Array 
 
 
 def find_drivers(
-    model: TableModel, X: Array, domain: Labels | None, rows: Any, references: Array, schema: Schema
+    model: TableModel, X: Array, domain: Labels | None, rows: Ints, predicted: Ints, references: Array, schema: Schema
 ) -> list[list[dict[str, Any]]]:
     """For each row, the columns whose usual value would change the probability of the predicted class most.
 
@@ -379,7 +379,7 @@ def find_drivers(
         variants[np.arange(1, n_columns + 1), np.arange(n_columns)] = references
         names = None if domain is None else np.repeat(domain[i : i + 1], n_columns + 1)
         P = model.predict_proba(variants, sample_domain=names)
-        label = int(P[0].argmax())
+        label = int(predicted[i])
         effects = P[0, label] - P[1:, label]
         order = np.argsort(-np.abs(effects), kind="stable")[:MAX_DRIVERS]
         drivers.append(

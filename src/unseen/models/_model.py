@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from sklearn.utils import check_consistent_length
 
+from ..adaptation import select_rows_to_label
 from ..exceptions import NewDataWarning, warn
 from ..linalg import Array, Ints
 from ..model_selection import Forecast
 from ..shift import NoveltyResult
-from ..tables import Schema, encode_true_labels, format_count, has_columns, is_path, write_excel
+from ..tables import Schema, encode_class_labels, format_count, has_columns, is_path, write_excel
 from ..utils.io import atomic_write, check_output_path, temporary_folder
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
@@ -29,10 +30,13 @@ from ._importance import Importance, find_drivers, find_references, group_rows, 
 from ._model_card import forecast_from_dict
 from ._new_data import NewTable, as_array
 from ._new_data_notes import drop_repeated_findings, new_data_facts, new_data_notes, novelty_entries
+from ._single_row import encode_row
 from ._table_model import TableModel
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from ..adaptation import AdaptationPlan
 
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets interpret cells that start with these as formulas
 DEFAULT_BATCH_SIZE = 20_000  # rows in memory at a time
@@ -65,6 +69,32 @@ class TablePredictions:
     notices: list[str]
     frame: pl.DataFrame | None = None
     path: Path | None = None
+
+    def rows_to_label(self, n: int, *, seed: int = 0) -> list[int]:
+        """Return positions of rows whose labels serve to adapt the model: see `unseen.adaptation.select_rows_to_label`.
+
+        Parameters
+        ----------
+        n : int
+            Number of rows.
+        seed : int, default=0
+            Seed of the draw.
+
+        Returns
+        -------
+        rows : list of int
+            Positions in the table, from 0.
+        """
+        import polars as pl
+
+        columns = [f"p({entry['label']})" for entry in self.summary["labels"]]
+        if self.frame is not None:
+            frame = self.frame.select(columns)
+        else:
+            assert self.path is not None
+            scan = pl.scan_csv if self.path.suffix.lower() == ".csv" else pl.scan_parquet
+            frame = scan(self.path, glob=False).select(columns).collect()
+        return [int(row) for row in select_rows_to_label(frame.to_numpy(), n, seed=seed)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,6 +195,8 @@ class Model:
     def predict(self, data: Any, *, sample_domain: Any = None) -> Labels:
         """Predict the classes of all rows at once; a transductive model needs at least 10 rows of each new domain.
 
+        A model that was fitted with a threshold, which its card describes, decides by it.
+
         Parameters
         ----------
         data : DataFrame, dict, Series, list of dict, structured array, str, path or array-like
@@ -179,21 +211,25 @@ class Model:
             The predicted classes.
         """
         prepared, domain = self._prepare(data, sample_domain)
-        return self.table_model.ensemble.predict(prepared, sample_domain=domain)
+        return self.table_model.predict_prepared(prepared, domain)
 
-    def predict_proba(self, data: Any, *, sample_domain: Any = None) -> Array:
+    def predict_proba(self, data: Any, *, sample_domain: Any = None, prior: Mapping[Any, float] | None = None) -> Array:
         """Predict class probabilities, calibrated on held-out domains, for the class frequencies of the training data.
 
         Parameters
         ----------
         data, sample_domain
             As for `predict`.
+        prior : mapping of class to float, default=None
+            Known class frequencies of the new domain, for which the probabilities are then: see `with_prior`.
 
         Returns
         -------
         probabilities : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
+        if prior is not None:
+            return self.with_prior(prior).predict_proba(data, sample_domain=sample_domain)
         prepared, domain = self._prepare(data, sample_domain)
         return self.table_model.ensemble.predict_proba(prepared, sample_domain=domain)
 
@@ -224,6 +260,67 @@ class Model:
         ensemble.warn_full_sets(are_full, coverage)
         return sets
 
+    def with_prior(self, prior: Mapping[Any, float]) -> Model:
+        """Return the model for a domain whose class frequencies are known.
+
+        Its probabilities are p'(c | x), proportional to p(c | x) prior(c) / source(c), where source(c) is the frequency
+        of the class in the training rows. This is Bayes' rule if the distribution of the features within each class is
+        that of training.
+
+        Parameters
+        ----------
+        prior : mapping of class to float
+            Frequencies of the classes at the new domain. Classes that are not named share the rest as in training.
+
+        Returns
+        -------
+        model : Model
+            A model with the same members; this one is not changed.
+        """
+        from ._adapt import adjust_model_prior
+
+        return adjust_model_prior(self, prior)
+
+    def adapt(
+        self, data: Any, label: str | None = None, *, level: str = "auto", domain: str | None = None, source: Any = None
+    ) -> Model:
+        """Adapt the model to one new domain, of which some rows have labels.
+
+        Parameters
+        ----------
+        data : DataFrame, dict, list of dict, structured array, str or path
+            Rows of the new domain. Rows without a label serve transductive models only.
+        label : str, default=None
+            The column of the classes; None means the label column of the training table.
+        level : {"auto", "none", "offsets", "weights", "features", "refit", "local"}, default="auto"
+            "none" keeps the model, "offsets" fits class offsets and a temperature, "weights" also updates the weights
+            of the members, "features" fits effects of the features beside offsets and temperature, "refit" fits the
+            members again with the new domain among the source domains, and "local" is a logistic regression of the new
+            labels alone. "auto" selects the level with the largest gain that was
+            simulated on held-out domains for this number of labels, if it is unlikely to harm; see :ref:`adapt`.
+        domain : str, default=None
+            The column of the domain of `data`, to verify that it is new; None means the domain column of the training
+            table if `data` has it.
+        source : DataFrame, str or path, default=None
+            The training table, which "refit" needs.
+
+        Returns
+        -------
+        model : Model
+            The adapted model, to predict with and to save as any other. ``card["adaptation"]`` describes the level, the
+            reason, the number of labels and the original model.
+        """
+        from ._adapt import adapt_model
+
+        return adapt_model(self, data, label, level=level, domain=domain, source=source)
+
+    @property
+    def adaptation_plan(self) -> AdaptationPlan | None:
+        """Expected gain of each level of `adapt` against the number of labels; None for models of earlier versions."""
+        from ._adapt import get_adaptation_plan
+
+        return get_adaptation_plan(self)
+
     def explain(self, data: Any, rows: Any = None, *, sample_domain: Any = None) -> list[dict[str, Any]]:
         """Explain single predictions by the members of the ensemble and by the distance from the training rows.
 
@@ -248,7 +345,7 @@ class Model:
         encoded, prepared, domain = self._encode_and_prepare(data, sample_domain)
         labels = None if domain is None else check_domains(domain, len(prepared))
         decisions = ensemble.decision_proba(prepared, sample_domain=labels)
-        predicted = decisions.argmax(axis=1)
+        predicted = model.decide(decisions)
         P = ensemble.with_natural_priors(decisions)
         predicted_by_member = ensemble.member_probabilities(prepared, labels).argmax(axis=2)
         farther = model.novelty.score_samples(model.novelty_features(prepared))
@@ -259,7 +356,7 @@ class Model:
         references = None if model.transductive else find_references(self.card.get("column_summary"), self.schema)
         drivers: list[list[dict[str, Any]]] = [[] for _ in positions]
         if references is not None:
-            drivers = find_drivers(model, encoded, labels, positions, references, self.schema)
+            drivers = find_drivers(model, encoded, labels, positions, predicted, references, self.schema)
         explanations = []
         for i, columns in zip(positions, drivers, strict=True):
             agrees = predicted_by_member[:, i] == predicted[i]
@@ -323,15 +420,16 @@ class Model:
         """Return encoded rows whose label is a class of the model, the domain of each or None, and codes of labels."""
         if y is not None:
             X, domain, _ = self._encode(data, sample_domain)
-            labels = np.asarray(y)
-            check_consistent_length(X, labels)
-            codes = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
-            is_known = self.classes_[codes] == labels
+            given = np.asarray(y)
+            check_consistent_length(X, given)
+            codes = np.searchsorted(self.classes_, given).clip(max=len(self.classes_) - 1)
+            is_known = self.classes_[codes] == given
         else:
             domain_column = sample_domain if isinstance(sample_domain, str) else None
             table = self.open_table(data, domain=domain_column)
             batches = [batch for row_range in table.row_ranges() for batch in table.batches(row_range)]
-            if any(batch.labels is None for batch in batches):
+            labels = [batch.labels for batch in batches if batch.labels is not None]
+            if len(labels) < len(batches):
                 raise ValueError(
                     f"Importance needs labels, and data have no column {self.schema.label!r}. Pass y, or data with "
                     "that column."
@@ -339,7 +437,7 @@ class Model:
             X = np.concatenate([batch.X for batch in batches])
             domains = [batch.domain for batch in batches if batch.domain is not None]
             domain = np.concatenate(domains) if domains else sample_domain
-            found = np.concatenate([encode_true_labels(batch.labels, self.classes_) for batch in batches])
+            found = np.concatenate([encode_class_labels(part, self.classes_) for part in labels])
             is_known = found >= 0  # False for NaN, a missing label
             codes = np.where(is_known, found, 0).astype(np.intp)
         if not np.any(is_known):
@@ -401,6 +499,11 @@ class Model:
             if X.ndim != 2:
                 raise ValueError(f"An array must have a row for each sample; got the shape {X.shape}.")
             return X, sample_domain, new_data_facts(len(X), [], {}, {}, {}, [])
+        if isinstance(data, Mapping) and sample_domain is None:
+            row = encode_row(self.schema, data)
+            if row is not None:
+                missing = dict(zip(self.schema.feature_names, np.isnan(row[0]).astype(int).tolist(), strict=True))
+                return row, None, new_data_facts(1, [], missing, self._missing_in_training(), {}, [])
         domain_column = sample_domain if isinstance(sample_domain, str) else None
         table = self.open_table(data, domain=domain_column)
         X, domain, new_levels = table.read()
@@ -517,6 +620,8 @@ class Model:
         with closing(prediction.frames(client)) as frames:
             frame = _concatenate(frames, path)
         summary = prediction.summary(None if path is None else str(path), missing_in_training)
+        threshold = self.card.get("threshold")
+        summary["threshold"] = threshold if model.threshold is not None and isinstance(threshold, dict) else None
         return TablePredictions(summary, [*notices, *_make_notices(summary)], frame, path)
 
     def _missing_in_training(self) -> dict[str, float]:
@@ -533,7 +638,9 @@ def _as_text(domain: Any) -> Labels | None:
 
 
 def _make_notices(summary: dict[str, Any]) -> Iterator[str]:
-    """Yield sentences on differences from the training data, names that look like formulas, and unknown labels."""
+    """Yield sentences on the threshold, differences from the training data, formulas, and unknown labels."""
+    if summary["threshold"]:
+        yield str(summary["threshold"].get("text", ""))
     yield from new_data_notes(summary, summary["rows"])
     names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
     formulas = [name for name in names if isinstance(name, str) and name.startswith(FORMULA_PREFIXES)]

@@ -95,6 +95,7 @@ def model_card(
         "seed": random_state,
         "balance": fit.balance,
         "ensemble": fit.ensemble,
+        "threshold": fit.threshold,
         "expected_performance": {} if fit.forecast is None else forecast_to_dict(fit.forecast),
         "scores": {
             "measure": measure,

@@ -102,6 +102,7 @@ class NewTable:
             heights.append(height)
         if keep == "all":  # except columns of lists, records or raw bytes
             kept = [name for name in types[0] if all(name in each and is_readable(each[name]) for each in types)]
+        self._all_columns = [frozenset(each) for each in types]
         is_labeled = [schema.label in each and is_readable(each[schema.label]) for each in types]
         self._label = schema.label if all(is_labeled) else None
         self._keep = {name: _common_type(types, name) for name in kept}
@@ -181,6 +182,10 @@ class NewTable:
                     f"The column {schema.domain!r} named the domains in training; here it is ignored. Set "
                     f"domain={schema.domain!r} to distinguish domains."
                 )
+
+    def has_column(self, name: str) -> bool:
+        """Whether all files have a column."""
+        return all(name in names for names in self._all_columns)
 
     @property
     def splits_domains(self) -> bool:

@@ -16,6 +16,7 @@ from ..model_selection import (
     METHODS,
     Candidate,
     EvaluationConfig,
+    FittedEnsemble,
     Forecast,
     Leaderboard,
     LeaveOneDomainOut,
@@ -71,6 +72,10 @@ class TableFit:
         The ensemble in plain values: see `FittedEnsemble.to_dict`.
     scored_rows : dict
         Number of rows of each domain behind the scores.
+    fitted : FittedEnsemble or None
+        The ensemble with its cross-fitted out-of-domain predictions, on which thresholds are chosen.
+    threshold : dict
+        The decision threshold, its aim and its cross-fitted sensitivity and specificity; empty without one.
     forecast : Forecast
         Expected score on a new domain, with its prediction interval.
     """
@@ -86,6 +91,8 @@ class TableFit:
     balance: Balance = "none"
     ensemble: dict[str, Any] = field(default_factory=dict)
     scored_rows: dict[str, int] = field(default_factory=dict)
+    fitted: FittedEnsemble | None = None
+    threshold: dict[str, Any] = field(default_factory=dict)
     forecast: Forecast | None = None
 
     @property
@@ -222,8 +229,9 @@ def fit_table(
         leaderboard=leaderboard if len(methods) > 1 else Leaderboard(),
         stream=stream_facts,
         balance=balance,
-        ensemble=fitted.to_dict(),
+        ensemble={**fitted.to_dict(), "adaptation": None if selected.plan is None else selected.plan.to_dict()},
         scored_rows={name: len(codes) for name, codes in zip(domains, fitted.codes, strict=True)},
+        fitted=fitted,
         forecast=fitted.forecast,
     )
 
@@ -260,7 +268,9 @@ def _select(samples: Samples, methods: Sequence[Method], config: EvaluationConfi
     if all(method.kind != "plain" for method in methods):  # a plain classifier is always evaluated for comparison
         baseline = list(METHODS[BASELINE].candidates(n_classes))
     splits = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
-    options = SelectionOptions(ensemble=len(methods) > 1, transductive=transductive, among=candidates)
+    options = SelectionOptions(
+        ensemble=len(methods) > 1, transductive=transductive, among=candidates, plan_adaptation=True
+    )
     selected = select_model([*candidates, *baseline], samples, splits, config, options)
     names = {method.name for method in methods}
     warn_about_failures([result for result in selected.results if result.candidate.method in names])

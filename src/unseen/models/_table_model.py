@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..estimators import DomainTransformer
-from ..linalg import Array
+from ..linalg import Array, Ints
 from ..model_selection import EnsembleClassifier, is_transductive
 from ..shift import Novelty
 from ..utils.validation import Labels
@@ -26,6 +26,11 @@ class TableModel:
         Classifies preprocessed samples. It may have a single member.
     novelty : Novelty
         Fitted on the preprocessed source domains.
+    threshold : float, default=None
+        Probability of the positive class from which it is predicted, for two classes; None predicts the more probable
+        class.
+    positive_code : int, default=1
+        Position of the positive class among the classes.
 
     Examples
     --------
@@ -40,6 +45,8 @@ class TableModel:
     preprocessor: Any
     ensemble: EnsembleClassifier
     novelty: Novelty
+    threshold: float | None = None
+    positive_code: int = 1
 
     @property
     def classes_(self) -> Labels:
@@ -66,7 +73,21 @@ class TableModel:
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
         """Predict the classes of encoded samples; a transductive model needs at least 10 of each new domain."""
-        return self.ensemble.predict(self.prepare(X), sample_domain=sample_domain)
+        return self.predict_prepared(self.prepare(X), sample_domain)
+
+    def predict_prepared(self, prepared: Any, sample_domain: Any = None) -> Labels:
+        """Predict the classes of preprocessed samples."""
+        if self.threshold is None:
+            return self.ensemble.predict(prepared, sample_domain=sample_domain)
+        P = self.ensemble.decision_proba(prepared, sample_domain=sample_domain)
+        return self.classes_[self.decide(P)]
+
+    def decide(self, P: Array) -> Ints:
+        """Codes of the predicted classes, given the result of `decision_proba` or `combine_members` of the ensemble."""
+        if self.threshold is None:
+            return np.asarray(P.argmax(axis=1))
+        is_positive = self.ensemble.with_natural_priors(P)[:, self.positive_code] >= self.threshold
+        return np.where(is_positive, self.positive_code, 1 - self.positive_code)
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
         """Predict class probabilities of encoded samples, for the class frequencies of the training data."""

@@ -29,7 +29,17 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import LabelBinarizer, Normalizer, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from ..estimators import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
+from ..estimators import (
+    CIDG,
+    DICA,
+    KFDA,
+    MDA,
+    SCA,
+    DomainCenterer,
+    DomainHarmonizer,
+    MarginalTransferClassifier,
+    UndoBias,
+)
 from ..kernels import PivotedNystroem
 from ..model_selection import METHODS, EnsembleClassifier, TablePreparation
 from ..shift import Novelty
@@ -42,6 +52,8 @@ PROJECTIONS = (CIDG, DICA, KFDA, MDA, SCA)
 OWN_TYPES: tuple[type, ...] = (
     *PROJECTIONS,
     DomainCenterer,
+    DomainHarmonizer,
+    MarginalTransferClassifier,
     Novelty,
     PivotedNystroem,
     EnsembleClassifier,
@@ -424,6 +436,20 @@ def _check_ensemble(pool: EnsembleClassifier) -> None:
         inverse_temperatures=pool.inverse_temperatures.shape == (n,) and bool((pool.inverse_temperatures > 0).all()),
         steps=0 <= pool.smoothing < np.inf and 0 < pool.inverse_temperature < np.inf,
         priors=pool.prior_ratio is None or _is_positive(pool.prior_ratio, pool.classes_.shape),
+        offsets=pool.class_offsets is None
+        or (
+            isinstance(pool.class_offsets, np.ndarray)
+            and pool.class_offsets.shape == pool.classes_.shape
+            and bool(np.isfinite(pool.class_offsets).all())
+        ),
+        scale=0 < pool.logit_scale < np.inf,
+        effects=pool.feature_weights is None
+        or (
+            isinstance(pool.feature_weights, np.ndarray)
+            and pool.feature_weights.ndim == 2
+            and pool.feature_weights.shape[1] == len(pool.classes_)
+            and bool(np.isfinite(pool.feature_weights).all())
+        ),
         raw_members=type(pool.raw_members) in (list, tuple) and set(pool.raw_members) <= set(range(n)),
         n_prepared_features=pool.n_prepared_features is None or type(pool.n_prepared_features) is int,
     )

@@ -1,14 +1,16 @@
 """HTML reports and matplotlib figures, made from plain dictionaries.
 
-`render_comparison` and `render_diagnosis` return one self-contained HTML page; the drawing functions return a
-matplotlib figure. This package imports no other package of unseen except ``utils``, so that all of them may use it.
+`render_comparison`, `render_diagnosis` and `render_validation` return one self-contained HTML page; the drawing
+functions return a matplotlib figure. This package imports no other package of unseen except ``utils``, so that all of
+them may use it.
 """
 
 from ._column_figures import draw_column_shift
 from ._figures import draw_comparison, draw_diagnosis, draw_heat_map, import_pyplot, write_cells
-from ._format import describe_columns, format_percent, rank_methods
+from ._format import describe_columns, format_number, format_percent, rank_methods
 from ._importance_figures import draw_importance
-from ._render import render_comparison, render_diagnosis, render_importance
-from ._site_figures import draw_site_curve
+from ._learning_curve_figures import draw_site_curve
+from ._render import render_comparison, render_diagnosis, render_importance, render_validation
+from ._site_figures import draw_adaptation_plan, draw_monitoring
 
-__all__ = ["render_comparison", "render_diagnosis", "render_importance"]
+__all__ = ["render_comparison", "render_diagnosis", "render_importance", "render_validation"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
 from ..utils.optional_imports import optional_import
 from ._format import FILTERS
 from ._sections import prepare_sections
+from ._validation import prepare_validation_page
 
 
 def render_comparison(summary: Mapping[str, Any]) -> str:
@@ -107,19 +108,56 @@ def render_importance(summary: Mapping[str, Any]) -> str:
     return _render("page.html.jinja", "Importance of columns", {"importance": summary})
 
 
-def _render(template: str, title: str, summary: Mapping[str, Any]) -> str:
+def render_validation(summary: Mapping[str, Any]) -> str:
+    """Render the report of a validation as one self-contained HTML page.
+
+    Parameters
+    ----------
+    summary : dict
+        The return value of `ValidationResult.to_dict()`; predictions are not needed.
+
+    Returns
+    -------
+    page : str
+        The page, to be encoded as UTF-8.
+
+    See Also
+    --------
+    render_comparison : Render the report of a comparison.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unseen.report import render_validation
+    >>> from unseen.validation import validate_predictions
+    >>> rng = np.random.default_rng(0)
+    >>> p, site = rng.uniform(size=600), np.repeat(["bonn", "leeds", "oslo"], 200)
+    >>> result = validate_predictions(rng.uniform(size=600) < p, p, sample_domain=site)
+    >>> "For your colleagues" in render_validation(result.to_dict())
+    True
+    """
+    return _render(
+        "page.html.jinja", str(summary.get("title") or "Validation"), {}, lambda: prepare_validation_page(summary)
+    )
+
+
+def _render(
+    template: str, title: str, summary: Mapping[str, Any], prepare: Callable[[], list[dict[str, Any]]] | None = None
+) -> str:
     jinja2 = optional_import("jinja2", "An HTML report")
     scripts = (f"(() => {{\n{_read_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
     try:
+        sections = prepare_sections(summary) if prepare is None else prepare()
+        has_validation = any(section["name"].startswith("validation") for section in sections)
         html: str = (
             _make_environment()
             .get_template(template)
             .render(
                 title=title,
                 data=summary.get("data") and {"columns": [], **summary["data"]},
-                style=_read_asset("report.css"),
+                style=_read_asset("report.css") + (_read_asset("validation.css") if has_validation else ""),
                 script="".join(scripts),
-                sections=prepare_sections(summary),
+                sections=sections,
             )
         )
     except (KeyError, jinja2.UndefinedError) as error:

@@ -9,6 +9,7 @@ from typing import Any
 from ._charts import Axis, compute_shades, count_decimals, scale_to_canvas
 from ._column_figures import LEAST_SCALE, MOST_SCALE
 from ._format import format_number, is_number
+from ._validation import prepare_validation
 
 Section = dict[str, Any]
 INTERVAL_KEYS = ("difference", "low", "high")
@@ -298,6 +299,7 @@ def prepare_surface(summary: Mapping[str, Any]) -> Section:
 SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
     ("verdict", "Verdict", prepare_verdict),
     ("methods", "Accuracy on each held-out domain", prepare_methods),
+    ("validation", "Discrimination, calibration and usefulness on each held-out domain", prepare_validation),
     ("ensemble", "The ensemble", prepare_ensemble),
     ("embedding", "Features before and after projection", prepare_embedding),
     ("columns", "Columns that differ between domains", prepare_columns),

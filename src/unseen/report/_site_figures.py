@@ -1,4 +1,4 @@
-"""Learning curve over domains, drawn by matplotlib from plain data."""
+"""Figures about one new domain: the regime curve of adaptation, and the history of monitored batches."""
 
 from __future__ import annotations
 
@@ -6,43 +6,77 @@ from typing import Any
 
 from ._figures import ACCENT_COLOR, DETECTED_COLOR, import_pyplot
 
+PANELS = (("accuracy", "gain in accuracy, points", 100.0), ("log_loss", "decrease of log loss", 1.0))
+COLORS = (DETECTED_COLOR, ACCENT_COLOR, "#009E73", "#CC79A7")  # from Okabe and Ito's palette
+MARKERS = ("o", "s", "^", "D")
 
-def draw_site_curve(data: dict[str, Any], figure: Any = None) -> Any:
-    """Draw the score on a new domain against the number of training domains.
 
-    Parameters
-    ----------
-    data : dict
-        What ``SiteLearningCurve.summary()`` returns.
-    figure : matplotlib Figure or SubFigure, default=None
-        Where to draw; None makes a new figure.
+def draw_adaptation_plan(summary: dict[str, Any], figure: Any = None) -> Any:
+    """Draw the expected gain of each level of adaptation against the number of labels.
 
-    Returns
-    -------
-    figure : matplotlib Figure or SubFigure
-        Means and 95% prediction intervals, extrapolated ones with open markers.
+    The band is the 90% prediction interval of the first level, class offsets and temperature.
     """
-    figure = figure or import_pyplot().figure(figsize=(6.4, 4.2), layout="constrained")
-    ax = figure.subplots()
-    factor = 100 if data["is_percent"] else 1
-    for points, style in (
-        (data["points"], {"color": DETECTED_COLOR, "marker": "o", "label": "evaluated"}),
-        (
-            [data["points"][-1], *data["extrapolated"]],
-            {"color": ACCENT_COLOR, "marker": "o", "mfc": "white", "ls": "--", "label": "power law"},
-        ),
-    ):
-        sizes = [point["n_domains"] for point in points]
-        means = [factor * point["mean"] for point in points]
-        ax.plot(sizes, means, **style)
-        lower = [factor * point["lower"] for point in points]
-        upper = [factor * point["upper"] for point in points]
-        ax.fill_between(sizes, lower, upper, color=style["color"], alpha=0.15, lw=0)
-    ax.set_xlabel("training domains")
-    unit = " (%)" if data["is_percent"] else ""
-    ax.set_ylabel(f"{data['metric']} on a new domain{unit}")
-    ax.set_title("Mean and 95% prediction interval for a new domain", fontsize="medium")
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False, loc="lower right")
+    if figure is None:
+        figure = import_pyplot().figure(figsize=(9.5, 4.6), layout="constrained")
+    axes = figure.subplots(1, 2)
+    for ax, (metric, title, factor) in zip(axes, PANELS, strict=True):
+        low = 0.0
+        high = 0.0
+        for i, curve in enumerate(summary["curves"]):
+            points = [point for point in curve["points"] if point[metric] is not None]
+            labels = [point["labels"] for point in points]
+            means = [factor * point[metric]["mean"] for point in points]
+            ax.plot(labels, means, marker=MARKERS[i % 4], markersize=4, color=COLORS[i % 4], label=curve["name"])
+            if i == 0 and points:
+                lows = [factor * point[metric]["low"] for point in points]
+                highs = [factor * point[metric]["high"] for point in points]
+                name = f"90% prediction interval of {curve['name']}"
+                ax.fill_between(labels, lows, highs, color=COLORS[0], alpha=0.15, linewidth=0, label=name)
+                low = min(lows)
+                high = max(highs)
+        ax.axhline(0, color="0.4", linewidth=0.8)
+        margin = 0.05 * (high - low) or 1.0
+        ax.set_ylim(low - margin, high + margin)  # a local model with few labels may lie far below
+        ax.set_xscale("log")
+        sizes = [point["labels"] for point in summary["curves"][0]["points"]] if summary["curves"] else []
+        ax.set_xticks(sizes, [str(n) for n in sizes])
+        ax.minorticks_off()
+        ax.set_xlabel("labels from the new domain")
+        ax.set_title(title, fontsize="medium")
+        ax.spines[["top", "right"]].set_visible(False)
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, frameon=False, fontsize="small", loc="outside lower center", ncols=2)
+    return figure
+
+
+def draw_monitoring(history: dict[str, Any], figure: Any = None) -> Any:
+    """Draw each series of a log, and below it the chart with its limits; alarms are marked."""
+    series = history["series"]
+    if figure is None:
+        figure = import_pyplot().figure(figsize=(9.5, 1.6 + 2.0 * max(len(series), 1)), layout="constrained")
+    axes = figure.subplots(max(len(series), 1), 2, squeeze=False, sharex=True)
+    alarms = {(alarm["series"], alarm["batch"]) for alarm in history["alarms"]}
+    limit = history["limit"]
+    batches = range(1, len(history["batches"]) + 1)
+    for row, one in zip(axes, series, strict=False):
+        values, chart = row
+        name = one["name"]
+        for ax, key in ((values, "values"), (chart, "ewma")):
+            numbers = [float("nan") if value is None else value for value in one[key]]
+            ax.plot(batches, numbers, color=DETECTED_COLOR, marker="o", markersize=3, linewidth=1)
+            marked = [t for t in batches if (name, t) in alarms]
+            ax.plot(marked, [numbers[t - 1] for t in marked], "s", color=ACCENT_COLOR, markersize=6, label="alarm")
+            ax.spines[["top", "right"]].set_visible(False)
+        for sign in (-1, 1):
+            chart.axhline(sign * limit, color=ACCENT_COLOR, linewidth=0.8, linestyle="--")
+        largest = max([1.6 * limit, *(1.1 * abs(value) for value in one["ewma"] if value is not None)])
+        chart.set_ylim(-largest, largest)
+        values.set_ylabel(name, parse_math=False, fontsize="small")
+    if series:
+        axes[0][0].set_title("value in each batch", fontsize="medium")
+        axes[0][1].set_title(
+            f"EWMA with limits: one false alarm in {history['run_length']:g} batches", fontsize="medium"
+        )
+    for ax in axes[-1]:
+        ax.set_xlabel("batch")
     return figure

@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def encode_true_labels(labels: Any, classes: Any) -> NDArray[np.float64]:
-    """Return the index of each label among the classes of a model: -1 if it is not a class, NaN if it is missing."""
-    classes = np.asarray(classes)
-    return encode_levels(_format_labels(labels, classes), tuple(map(str, classes.tolist())))
-
-
 @dataclass(frozen=True)
 class Agreement:
     """Counts of rows by domain, label and prediction. Agreements of batches can be added.
@@ -59,7 +53,7 @@ class Agreement:
     def from_predictions(cls, labels: pl.Series, predicted: Any, classes: Any, domain: Any = None) -> Agreement:
         """Compare labels with predictions; `domain` holds the domain of each row, None if all belong to one."""
         classes = np.asarray(classes)
-        label_codes = encode_true_labels(labels, classes)
+        label_codes = encode_class_labels(labels, classes)
         is_labeled = ~np.isnan(label_codes)
         labeled_predictions = np.asarray(predicted)[is_labeled]
         order = np.argsort(classes)
@@ -115,6 +109,11 @@ class Agreement:
                 for name, rows in rows_by_domain.items()
             ],
         }
+
+
+def encode_class_labels(labels: pl.Series, classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Index of each label among the classes, -1 if it is not a class, and NaN if it is missing."""
+    return encode_levels(_format_labels(labels, classes), tuple(map(str, classes.tolist())))
 
 
 def _format_labels(labels: pl.Series, classes: NDArray[Any]) -> pl.Series:

@@ -1,0 +1,141 @@
+"""``unseen adapt``: adapt a model to a few labels of a new domain, or print what to expect from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from ..utils.io import check_output_path
+from . import _options as o
+from ._report import (
+    escape_controls,
+    make_console,
+    make_table,
+    message_console,
+    print_notices,
+    print_result,
+    save_figure,
+    translate_errors,
+)
+
+
+def adapt(
+    model: o.ModelFile,
+    site: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="SITE", help="Table of one new domain with labels. Rows without a label serve transductive models."
+        ),
+    ] = None,
+    *,
+    label: Annotated[
+        str | None,
+        o.make_option(o.DATA, metavar="COLUMN", show_default="as in training", help="Column of the classes."),
+    ] = None,
+    domain: Annotated[
+        str | None,
+        o.make_option(
+            o.DATA,
+            metavar="COLUMN",
+            show_default="as in training, if SITE has it",
+            help="Column of the domain, to verify that it is new.",
+        ),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        o.make_option(
+            o.DATA, metavar="DATA", show_default="none", help="Training table, which a refit with the new domain needs."
+        ),
+    ] = None,
+    level: Annotated[
+        Literal["auto", "none", "offsets", "weights", "features", "refit", "local"],
+        o.make_option(
+            o.METHODS,
+            help="Keep the model; fit class offsets and a temperature; also member weights; or also feature effects; "
+            "refit with the new domain; or use a local model only. auto selects by simulation on the source domains.",
+        ),
+    ] = "auto",
+    plan: Annotated[
+        bool,
+        o.make_option(o.METHODS, "--plan", help="Print the expected gain against the number of labels; needs no SITE."),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        o.make_option(
+            o.OUTPUT,
+            "--output",
+            "-o",
+            metavar="FILE",
+            dir_okay=False,
+            show_default="none with --plan",
+            help="Model file to write, ending in .unseen.",
+        ),
+    ] = None,
+    overwrite: o.Overwrite = False,
+    figure: o.Figure = None,
+    format: o.Format = "txt",
+    quiet: o.Quiet = False,
+) -> None:
+    """Adapt a model to one new domain, of which some rows have labels; or plan how many labels to collect.
+
+    --figure draws the plan.
+
+    Example: unseen adapt model.unseen new_hospital.csv -o new_hospital.unseen
+    """
+    from ..models import load_model
+
+    with translate_errors("Nothing was written."):
+        check_output_path(figure, ".png", ".svg", ".pdf")
+        if plan:
+            if site is not None or output is not None:
+                raise ValueError("--plan needs the model only. Leave out SITE and --output, or leave out --plan.")
+            print_plan(load_model(model), figure, format)
+            return
+        if site is None or output is None:
+            raise ValueError("Pass a table of the new domain and --output, or --plan to print what to expect.")
+        o.require_option("--plan", {"--figure": figure})
+        o.check_model_output(output, overwrite, [path for path in (model, site, source) if path is not None])
+        adapted = load_model(model).adapt(site, label, level=level, domain=domain, source=source)
+        adapted.save(output)
+        adaptation = adapted.card["adaptation"]
+        print_notices(adaptation["notices"])
+        print_result(adaptation, show_adaptation, format)
+        message_console.print(f"Wrote {output}")
+
+
+def print_plan(model: Any, figure: Path | None, format: str) -> None:
+    """Print the expected gain of each level of adaptation, and write the figure."""
+    plan = model.adaptation_plan
+    if plan is None:
+        raise ValueError(f"{model.name}: it was fitted by an earlier version, without a plan of adaptation. Fit again.")
+    summary = plan.summary()
+    if figure is not None:
+        from ..report import draw_adaptation_plan
+
+        save_figure(draw_adaptation_plan(summary), figure)
+    print_result(summary, show_plan, format)
+
+
+def show_plan(summary: dict[str, Any]) -> None:
+    """Print the sentences of a plan, and the curve of each level as a table."""
+    sizes = [str(point["labels"]) for point in summary["curves"][0]["points"]] if summary["curves"] else []
+    title = f"Gain in accuracy, points, simulated on {len(summary['domains'])} held-out domains, by number of labels"
+    table = make_table(["level"], sizes, title)
+    for curve in summary["curves"]:
+        cells = [
+            "" if point["accuracy"] is None else f"{100 * point['accuracy']['mean']:+.1f}" for point in curve["points"]
+        ]
+        table.add_row(curve["name"], *cells)
+    make_console().print(table)
+    for sentence in summary["sentences"]:
+        typer.echo(escape_controls(sentence))
+
+
+def show_adaptation(adaptation: dict[str, Any]) -> None:
+    """Print the level of adaptation, the reason, and the offsets."""
+    typer.echo(escape_controls(adaptation["reason"]))
+    if adaptation["offsets"] is not None:
+        offsets = ", ".join(f"{name} {value:+.2f}" for name, value in adaptation["offsets"].items())
+        typer.echo(escape_controls(f"Class offsets: {offsets}. Scale of the logits: {adaptation['scale']:.2f}."))

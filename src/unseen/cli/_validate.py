@@ -1,0 +1,175 @@
+"""``unseen validate``: validate the model of ``unseen fit`` on each held-out site, with a report for a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from ..utils.io import check_output_path
+from . import _options as o
+from ._report import (
+    make_console,
+    make_table,
+    message_console,
+    print_notices,
+    print_result,
+    select_format,
+    translate_errors,
+)
+from ._user_methods import combine_methods, load_user_methods
+
+if TYPE_CHECKING:
+    from ..validation import ValidationResult
+
+COMPARE_HELP = "Methods to validate beside the model, comma-separated; none for none."
+
+
+def validate(
+    data: o.Data,
+    *,
+    label: o.Label = None,
+    domain: o.Domain = None,
+    group: o.Group = None,
+    features: o.Features = None,
+    drop: o.Drop = None,
+    unlabeled: o.Unlabeled = None,
+    dates: o.Dates = "drop",
+    categories: o.Categories = None,
+    max_per_domain: o.MaxPerDomain = None,
+    scale: o.Scale = "standardize",
+    methods: o.FitMethods = "auto",
+    compare_with: Annotated[
+        str,
+        o.make_option(
+            o.METHODS,
+            metavar="NAMES",
+            help=COMPARE_HELP,
+            show_default="logistic regression, boosted trees and a forest",
+        ),
+    ] = "",
+    with_models: o.With = None,
+    transductive: o.Transductive = False,
+    balance: o.Balance = "none",
+    metric: o.Metric = "accuracy",
+    threshold: o.Threshold = None,
+    positive: o.Positive = None,
+    tau_prior: Annotated[
+        Literal["none", "empirical"],
+        o.make_option(o.EVALUATION, help="Prior on the standard deviation between sites, for few sites."),
+    ] = "none",
+    output: o.Output = o.STANDARD_OUTPUT,
+    format: o.TableFormat = None,
+    report: o.Report = None,
+    pdf: Annotated[
+        Path | None,
+        o.make_option(
+            o.OUTPUT,
+            metavar="FILE",
+            dir_okay=False,
+            show_default="none",
+            help="Write the report to this .pdf file; needs Chromium.",
+        ),
+    ] = None,
+    tables: Annotated[
+        Path | None,
+        o.make_option(
+            o.OUTPUT,
+            metavar="FOLDER",
+            file_okay=False,
+            show_default="none",
+            help="Write all tables to this folder, as CSV and, with the extra excel, as an Excel workbook.",
+        ),
+    ] = None,
+    quiet: o.Quiet = False,
+    store: o.Store = None,
+    seed: o.Seed = 0,
+    jobs: o.Jobs = 1,
+) -> None:
+    """Validate the model that fit returns on each held-out site: discrimination, calibration, usefulness, report.
+
+    Example: unseen validate trials.csv --label died --domain trial --threshold sensitivity=0.9 --report report.html
+    """
+    from ..validation import DEFAULT_COMPARISONS, find_browser
+    from ..validation import validate as validate_table
+
+    resume = "Pass --store to keep completed results." if store is None else "Run the same command again to continue."
+    with translate_errors(resume):
+        check_output_path(report, ".html", ".htm")
+        check_output_path(pdf, ".pdf")
+        check_output_path(store)
+        o.check_result_output(output)
+        if pdf is not None:
+            find_browser()  # raises before the computation
+        names = {"": list(DEFAULT_COMPARISONS), "none": []}.get(compare_with, o.parse_names(compare_with) or [])
+        user_methods = load_user_methods(with_models or [])
+        others = combine_methods(names, user_methods) if names else user_methods
+        result = validate_table(
+            data,
+            label=label,
+            domain=domain,
+            group=group,
+            features=o.parse_names(features),
+            drop=o.parse_names(drop),
+            unlabeled=unlabeled,
+            dates=dates,
+            categories=o.parse_names(categories),
+            positive=positive,
+            threshold=threshold,
+            methods=o.parse_names(methods),
+            compare_with=others,
+            metric=metric,
+            tau_prior=tau_prior,
+            scale=scale,
+            transductive=transductive,
+            balance=balance,
+            max_per_domain=max_per_domain,
+            store=store,
+            random_state=seed,
+            n_jobs=jobs,
+            verbose=int(not quiet),
+            command=o.current_command(),
+        )
+        print_notices(result.settings.notices)
+        for path in (report, pdf):
+            if path is not None:
+                result.write_report(path)
+                message_console.print(f"Wrote {path}")
+        if tables is not None:
+            paths = result.write_tables(tables)
+            message_console.print(f"Wrote {len(paths)} files to {tables}")
+
+        def show(_: dict[str, Any]) -> None:
+            show_validation(result)
+
+        print_result(result.to_dict(), show, select_format(format, output), output, result.summary_records)
+
+
+def show_validation(result: ValidationResult) -> None:
+    """Print the page in plain language, and the summary over sites as a table."""
+    from ..report import format_number
+    from ..validation import MEASURES
+
+    console = make_console()
+    for part in result.colleagues():
+        console.print(part["heading"], style="bold")
+        for sentence in part["sentences"]:
+            console.print(f"- {sentence}")
+    level = f"{result.settings.level:.0%}"
+    title = f"{result.settings.method} on {len(result.site_names)} held-out sites"
+    numbers = ["mean", f"{level} confidence", "tau", "I2, %", f"{level} prediction"]
+    table = make_table(["measure"], numbers, title)
+    for one in result.summaries:
+        if one.method != result.settings.method or one.effects is None:
+            continue
+        name = MEASURES[one.measure].label
+        if not result.is_binary and one.of_class is not None:
+            name = f"{name}: {one.of_class}"
+        table.add_row(
+            name,
+            format_number(one.value, 3),
+            " to ".join(format_number(end, 2) for end in one.interval),
+            format_number(one.effects.tau, 2),
+            format_number(100 * one.effects.i2, 0),
+            " to ".join(format_number(end, 2) for end in one.prediction_interval),
+        )
+    console.print(table)

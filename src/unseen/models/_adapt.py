@@ -1,0 +1,183 @@
+"""Adaptation of a model of tables to one new domain: a few labels, or a known class prevalence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from ..adaptation import REFIT, AdaptationPlan
+from ..linalg import Array
+from ..model_selection import EnsembleClassifier, SourceData, adapt_ensemble, check_new_domain
+from ..tables import TableError, as_text, encode_class_labels, is_folder_or_pattern, is_path
+from ..utils.optional_imports import optional_import
+from ..utils.samples import Samples
+from ..utils.validation import Labels, format_list
+from ._model import Model, ModelFileError
+
+PRIOR_TOLERANCE = 1e-6  # of sums of class frequencies, which people round
+
+
+def get_adaptation_plan(model: Model) -> AdaptationPlan | None:
+    """The expected gains of adaptation in the card of a model; None if it has none."""
+    values = (model.card.get("ensemble") or {}).get("adaptation")
+    if values is None:
+        return None
+    try:
+        return AdaptationPlan.from_dict(values)
+    except ValueError as error:
+        raise ModelFileError(f"{model.name}: in its card {error}. Fit again.") from error
+
+
+def adapt_model(
+    model: Model, data: Any, label: str | None, *, level: str = "auto", domain: str | None = None, source: Any = None
+) -> Model:
+    """Adapt a model to the labeled rows of a table; see :meth:`unseen.models.Model.adapt`."""
+    table_model = model.table_model
+    X, labels, names = _read_labeled(model, data, label, domain)
+    if names is not None:
+        check_new_domain(sorted(set(names.tolist())), [*model.card.get("data", {}).get("domains", {})])
+    source_data = None
+    if source is not None:
+        if model.card.get("stream"):
+            raise ValueError(
+                f"level={REFIT!r} needs a model that was fitted to all rows of the training table at once, and this "
+                "one was fitted to a larger table through landmarks. Leave source out, or fit a new model to both "
+                "tables."
+            )
+        source_data = _read_source(model, source)
+    result = adapt_ensemble(
+        table_model.ensemble,
+        table_model.prepare(X),
+        labels,
+        get_adaptation_plan(model),
+        level=level,
+        source=source_data,
+    )
+    adaptation = {
+        **result.to_dict(),
+        "domain": None if names is None else str(names[0]),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "parent": {
+            "name": model.name,
+            "created": model.card.get("created"),
+            "sha256": (model.card.get("payload") or {}).get("sha256"),
+        },
+    }
+    adapted = replace(table_model, ensemble=result.ensemble)
+    return replace(model, estimator=adapted, card={**model.card, "adaptation": adaptation})
+
+
+def adjust_model_prior(model: Model, prior: Mapping[Any, float]) -> Model:
+    """The model for other class frequencies; see :meth:`unseen.models.Model.with_prior`."""
+    ensemble = model.table_model.ensemble
+    source = source_frequencies(model)
+    ratio = complete_prior(prior, ensemble.classes_, source) / source
+    parameters = ensemble.get_params(deep=False)
+    if ensemble.prior_ratio is not None and ensemble.class_offsets is None:
+        parameters["prior_ratio"] = ensemble.prior_ratio * ratio
+    else:
+        offsets = np.zeros(len(ratio)) if ensemble.class_offsets is None else ensemble.class_offsets
+        parameters["class_offsets"] = offsets + np.log(ratio)
+    adjusted = EnsembleClassifier(**parameters).with_members(ensemble.members_)
+    return replace(model, estimator=replace(model.table_model, ensemble=adjusted))
+
+
+def source_frequencies(model: Model) -> Array:
+    """The class frequencies that the probabilities of a model refer to.
+
+    They are those of the training rows; offsets of an adapted model multiply them.
+    """
+    ensemble = model.table_model.ensemble
+    rows = {str(entry["class"]): entry["rows"] for entry in model.card.get("data", {}).get("classes", [])}
+    names = [str(label) for label in ensemble.classes_.tolist()]
+    if set(names) - rows.keys():
+        raise ValueError(f"{model.name}: its card does not list the class frequencies of training, which prior needs.")
+    frequencies = np.array([float(rows[name]) for name in names])
+    if ensemble.class_offsets is not None:
+        frequencies = frequencies * np.exp(ensemble.class_offsets)
+    return frequencies / frequencies.sum()
+
+
+def complete_prior(prior: Mapping[Any, float], classes: Labels, source: Array) -> Array:
+    """Frequencies of all classes; classes that are not named share the rest as in training."""
+    names = [str(label) for label in classes.tolist()]
+    values = {str(label): value for label, value in prior.items()}
+    unknown = [name for name in values if name not in names]
+    if unknown:
+        raise ValueError(
+            f"prior names classes that the model does not have: {format_list(unknown, 5)}. Its classes are "
+            f"{format_list(names, 10)}."
+        )
+    if not all(isinstance(value, (int, float, np.number)) and 0 < value < 1 for value in values.values()):
+        raise ValueError(f"prior={dict(prior)!r} must contain frequencies between 0 and 1.")
+    is_named = np.array([name in values for name in names])
+    total = float(sum(values.values()))
+    if is_named.all() and abs(total - 1) > PRIOR_TOLERANCE:
+        raise ValueError(f"prior must sum to 1; the frequencies of all {len(names)} classes sum to {total:.6g}.")
+    if not is_named.all() and total > 1 - PRIOR_TOLERANCE:
+        raise ValueError(
+            f"prior leaves nothing for the classes that it does not name: its frequencies sum to {total:.6g}. They "
+            "must sum to less than 1, or name all classes."
+        )
+    frequencies = np.array([values.get(name, 0.0) for name in names])
+    frequencies[~is_named] = (1 - total) * source[~is_named] / source[~is_named].sum() if not is_named.all() else 0
+    return frequencies / frequencies.sum()
+
+
+def _read_labeled(model: Model, data: Any, label: str | None, domain: str | None) -> tuple[Array, Any, Labels | None]:
+    """Encoded rows, their classes (None where missing, other values where unknown), and their domains."""
+    optional_import("polars", "Adapting a model to a table")
+    schema = model.schema
+    label = schema.label if label is None else label
+    if label is None:
+        raise ValueError("label is not known from the training table. Set label to the column of the classes.")
+    keep = [label]
+    probe = model.open_table(data)  # whose notices tell whether the domain column of training is there
+    if domain is None and schema.domain is not None and probe.has_column(schema.domain):
+        domain = schema.domain
+    if domain is not None:
+        keep.append(domain)
+    try:
+        table = model.open_table(data, keep=keep)
+    except TableError as error:
+        raise TableError([f"{problem} Labels are needed to adapt a model." for problem in error.problems]) from error
+    batches = [batch for row_range in table.row_ranges() for batch in table.batches(row_range)]
+    X = np.concatenate([batch.X for batch in batches])
+    classes = model.classes_
+    labels: list[Any] = []
+    names: list[Any] = []
+    for batch in batches:
+        assert batch.kept is not None  # polars is installed
+        texts = as_text(batch.kept[label]).to_list()
+        codes = encode_class_labels(batch.kept[label], classes)
+        for code, text in zip(codes.tolist(), texts, strict=True):
+            labels.append(None if np.isnan(code) else text if code < 0 else classes[int(code)].item())
+        if domain is not None:
+            names += as_text(batch.kept[domain]).to_list()
+    values = np.empty(len(labels), dtype=object)
+    values[:] = labels
+    return X, values, np.array([str(name) for name in names]) if domain is not None else None
+
+
+def _read_source(model: Model, source: Any) -> SourceData:
+    """The training table, encoded and prepared as the model does."""
+    schema = model.schema
+    domain = None if is_path(source) and is_folder_or_pattern(source) else schema.domain
+    table = model.open_table(source, domain=domain)
+    batches = [batch for row_range in table.row_ranges() for batch in table.batches(row_range)]
+    if any(batch.labels is None or batch.domain is None for batch in batches):
+        raise ValueError(
+            f"source must contain the column {schema.label!r} of the classes and name the domains, as in training."
+        )
+    classes = model.classes_
+    codes = np.concatenate([encode_class_labels(batch.labels, classes) for batch in batches])  # type: ignore[arg-type]
+    is_known = codes >= 0
+    prepared = model.table_model.prepare(np.concatenate([batch.X for batch in batches]))
+    domains = np.concatenate([batch.domain for batch in batches])
+    y = classes[codes[is_known].astype(int)]
+    samples = Samples(prepared[is_known], y, domains[is_known], classes=classes)
+    return SourceData(samples, model.card.get("balance", "none"))

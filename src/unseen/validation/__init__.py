@@ -1,0 +1,11 @@
+"""Validation of models on held-out sites: discrimination, calibration, usefulness, summaries, report.
+
+Imports from `models`, `metrics`, `model_selection`, `tables` and `report`.
+"""
+
+from ._measures import MEASURES
+from ._pdf import find_browser
+from ._result import ValidationResult
+from ._validate import DEFAULT_COMPARISONS, validate, validate_predictions
+
+__all__ = ["ValidationResult", "validate", "validate_predictions"]

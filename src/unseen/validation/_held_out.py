@@ -1,0 +1,215 @@
+"""Nested leave-one-domain-out predictions: for each site, those of the model that `fit` returns for all other sites."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.utils.parallel import Parallel, delayed
+
+from .. import __version__
+from ..linalg import Array
+from ..model_selection import EXPECTED_ERRORS, Method, full_repr
+from ..models import choose_fit_threshold, fit_table
+from ..tables import Table
+from ..utils.progress import progress
+from ..utils.samples import Balance
+
+DEFAULT_THRESHOLD = 0.5  # at which a model without a threshold decides between two classes
+CACHE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How the model of each set of training sites is fitted: parameters of :func:`unseen.fit`."""
+
+    scale: str = "standardize"
+    transductive: bool = False
+    balance: Balance = "none"
+    metric: str = "accuracy"
+    random_state: int = 0
+
+
+@dataclass(frozen=True)
+class SitePrediction:
+    """Predictions of one method for one held-out site.
+
+    Attributes
+    ----------
+    method, site : str
+        The method and the held-out site.
+    probabilities : ndarray of shape (n_rows, n_classes) or None
+        Predicted probabilities of the rows of the site, for all classes of the table; None if the fit failed.
+    threshold : float
+        Threshold that was chosen on the out-of-domain predictions of the other sites; NaN for several classes.
+    model : str
+        Name of the model that was selected.
+    seconds : float
+        Duration of the fit and the predictions.
+    failure : str
+        Why predictions are missing.
+    """
+
+    method: str
+    site: str
+    probabilities: Array | None
+    threshold: float = np.nan
+    model: str = ""
+    seconds: float = 0.0
+    failure: str = ""
+
+
+def predict_held_out(
+    table: Table,
+    methods: Sequence[tuple[str, list[Method]]],
+    options: FitOptions,
+    *,
+    positive: Any,
+    aim: str | float | None,
+    store: Path | None = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> list[SitePrediction]:
+    """Predict every site by models that are fitted to all other sites, for each method.
+
+    Parameters
+    ----------
+    table : Table
+        All rows.
+    methods : sequence of (str, list of Method)
+        Name and methods of each model, as for :func:`unseen.fit`.
+    options : FitOptions
+        Parameters of the fits.
+    positive : object
+        The class that is the event, if there are two classes.
+    aim : str, float or None
+        How the threshold is chosen; None for 0.5.
+    store : Path, default=None
+        File that receives each prediction as it is complete, and from which an interrupted run continues.
+    n_jobs : int, default=None
+        Number of processes, each of which fits models.
+    verbose : int, default=0
+        1 shows progress.
+    """
+    sites = np.unique(table.domain).tolist()
+    tasks = [(name, members, site) for site in sites for name, members in methods]
+    cache = _Cache(store, table, options, positive, aim)
+    results = {(name, site): cache.get(name, members, site) for name, members, site in tasks}
+    missing = [task for task in tasks if results[task[0], task[2]] is None]
+    with progress("Validating", len(tasks), verbose, print_last=True) as advance:
+        advance(len(tasks) - len(missing))
+        calls = (delayed(_predict_site)(table, *task, options, positive, aim) for task in missing)
+        for prediction in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
+            results[prediction.method, prediction.site] = prediction
+            cache.add(prediction, dict(methods)[prediction.method])
+            advance(1)
+    return [prediction for prediction in results.values() if prediction is not None]
+
+
+def _predict_site(
+    table: Table,
+    name: str,
+    members: list[Method],
+    site: str,
+    options: FitOptions,
+    positive: Any,
+    aim: str | float | None,
+) -> SitePrediction:
+    """Fit a model to all other sites, choose its threshold on their out-of-domain predictions, predict the site."""
+    start = time.perf_counter()
+    is_site = table.domain == site
+    expected: Any = Exception if any(method.own for method in members) else EXPECTED_ERRORS
+    classes = table.samples.classes
+    try:
+        fit = fit_table(
+            table.take(~is_site),
+            members,
+            scale=options.scale,
+            transductive=options.transductive,
+            balance=options.balance,
+            metric=options.metric,
+            random_state=options.random_state,
+        )
+        predicted = fit.model.predict_proba(table.X[is_site], sample_domain=table.domain[is_site])
+        threshold = np.nan
+        if len(classes) == 2:
+            threshold = DEFAULT_THRESHOLD if aim is None else choose_fit_threshold(fit, positive, aim).threshold
+    except expected as error:
+        seconds = time.perf_counter() - start
+        return SitePrediction(name, site, None, seconds=seconds, failure=f"{type(error).__name__}: {error}")
+    # A class that only the held-out site has cannot be predicted.
+    probabilities = np.zeros((int(is_site.sum()), len(classes)))
+    probabilities[:, np.searchsorted(classes, fit.model.classes_)] = predicted
+    return SitePrediction(name, site, probabilities, threshold, fit.name, time.perf_counter() - start)
+
+
+class _Cache:
+    """Completed predictions in a file of JSON lines, each with a key of everything that it depends on."""
+
+    def __init__(
+        self, path: Path | None, table: Table, options: FitOptions, positive: Any, aim: str | float | None
+    ) -> None:
+        self.path = path
+        self.lines: dict[str, dict[str, Any]] = {}
+        if path is None:
+            return
+        digest = hashlib.sha256(repr((__version__, CACHE_VERSION, asdict(options), positive, aim)).encode())
+        for array in (table.X, table.y, table.domain, table.group):
+            digest.update(repr(None if array is None else (array.shape, array.dtype.str)).encode())
+            digest.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+        self.run_key = digest.hexdigest()
+        if path.exists():
+            self.lines = dict(_read_lines(path))
+
+    def key(self, members: Sequence[Method], site: str) -> str:
+        """Key of a prediction."""
+        described = [(method.name, full_repr(method.classifier), repr(method.grid)) for method in members]
+        return hashlib.sha256(repr((self.run_key, described, site)).encode()).hexdigest()
+
+    def get(self, name: str, members: Sequence[Method], site: str) -> SitePrediction | None:
+        """A completed prediction, or None."""
+        line = self.lines.get(self.key(members, site)) if self.path is not None else None
+        if line is None:
+            return None
+        return SitePrediction(
+            name, site, np.array(line["probabilities"]), line["threshold"], line["model"], line["seconds"]
+        )
+
+    def add(self, prediction: SitePrediction, members: Sequence[Method]) -> None:
+        """Append a prediction to the file; failures are not stored, so that they are tried again."""
+        if self.path is None or prediction.probabilities is None:
+            return
+        line = {
+            "key": self.key(members, prediction.site),
+            "probabilities": prediction.probabilities.tolist(),
+            "threshold": prediction.threshold,
+            "model": prediction.model,
+            "seconds": prediction.seconds,
+        }
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Read complete lines, and remove a last line that is incomplete because the run was killed."""
+    content = path.read_bytes()
+    end = content.rfind(b"\n") + 1
+    for number, text in enumerate(content[:end].splitlines(), start=1):
+        try:
+            line = json.loads(text)
+            yield line["key"], line
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(
+                f"store={str(path)!r} is not a file of validation results: line {number} cannot be read. Use another "
+                "file name."
+            ) from None
+    if end < len(content):
+        with path.open("r+b") as file:
+            file.truncate(end)

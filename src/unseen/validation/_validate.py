@@ -1,0 +1,333 @@
+"""`validate`: internal-external validation of the model that `fit` returns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from .. import __version__
+from ..exceptions import DataWarning, warn
+from ..linalg import Array
+from ..model_selection import Method, expand_methods, parse_methods
+from ..models import AUTO, check_threshold, choose_domain_threshold, choose_positive
+from ..tables import Dates, Scale, Table, TableOptions, open_data, read_survey
+from ..utils.environment import environment_info
+from ..utils.samples import Balance
+from ..utils.validation import Labels, check_domains
+from ._held_out import DEFAULT_THRESHOLD, FitOptions, SitePrediction, predict_held_out
+from ._result import ValidationResult, ValidationSettings
+
+DEFAULT_COMPARISONS = ("logistic", "gradient boosting", "random forest")
+MIN_SITES = 3  # a model for two of them is selected by holding out each
+
+
+def validate(
+    data: Any,
+    y: Any = None,
+    *,
+    sample_domain: Any = None,
+    label: str | None = None,
+    domain: str | None = None,
+    group: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    unlabeled: str | int | None = None,
+    dates: Dates = "drop",
+    categories: Sequence[str] | None = None,
+    positive: Any = None,
+    threshold: str | float | None = None,
+    methods: Any = AUTO,
+    compare_with: Sequence[Any] = DEFAULT_COMPARISONS,
+    metric: str = "accuracy",
+    tau_prior: Literal["none", "empirical"] = "none",
+    level: float = 0.95,
+    scale: Scale = "standardize",
+    transductive: bool = False,
+    balance: Balance = "none",
+    max_per_domain: int | None = None,
+    store: str | Path | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    command: str = "unseen.validate(...)",
+) -> ValidationResult:
+    """Validate the model that :func:`unseen.fit` returns on each held-out site, as a multi-site study reports it.
+
+    Each domain (site) is held out in turn, the whole fit is repeated on the others, and the model predicts the held-out
+    one: nested leave-one-domain-out cross-validation, which medicine calls internal-external validation. The result has
+    discrimination, calibration and clinical usefulness of each site with intervals, and their random-effects summary.
+    A :class:`~unseen.exceptions.DataWarning` names the domains without which no model can be fitted.
+
+    Parameters
+    ----------
+    data : array-like of shape (n_samples, n_features), DataFrame, str, path or Table
+        Samples; or a table with columns of labels and domains, as for :func:`unseen.fit`.
+    y : array-like of shape (n_samples,), default=None
+        Class labels, unless they are a column of a table.
+    sample_domain : array-like of shape (n_samples,), default=None
+        The domain of each sample, unless it is a column of a table.
+    label, domain, group, features, drop, unlabeled, dates, categories, max_per_domain
+        The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
+    positive : object, default=None
+        Class that is the event. None takes the last of two classes in sorted order, as scikit-learn does; the result
+        states it.
+    threshold : str or float, default=None
+        Risk from which a row counts as an event: a number; "youden"; "sensitivity=0.9"; "specificity=0.9"; or
+        "cost=5:1", if a missed event costs 5 times as much as a false alarm. It is chosen for each held-out site on
+        out-of-domain predictions of the other sites. None means 0.5. For two classes only.
+    methods : str, estimator, tuple, Method or list of these, default="auto"
+        The model, as for :func:`unseen.fit`; or a classifier of scikit-learn.
+    compare_with : sequence, default=("logistic", "gradient boosting", "random forest")
+        Methods that are validated beside it, in the same forms; () for none.
+    metric : str, default="accuracy"
+        Metric of the model selection within each fit, as for :func:`unseen.fit`.
+    tau_prior : {"none", "empirical"}, default="none"
+        With "empirical", the standard deviation between sites has a half-normal prior where one is known
+        (``unseen.metrics.TAU_PRIOR_SCALES``), which gives useful intervals for 3 or 4 sites.
+    level : float, default=0.95
+        Nominal coverage of all intervals.
+    scale : {"standardize", "l2", "none"}, default="standardize"
+        See :func:`unseen.tables.make_preprocessor`.
+    transductive : bool, default=False
+        Whether models that need batches of each new domain may be used.
+    balance : {"none", "classes", "domains"}, default="none"
+        What has equal weight in training.
+    store : str or path, default=None
+        File to which predictions are added as they are complete; the same call continues an interrupted run from it.
+    random_state : int, default=0
+        Seed of the random number generators.
+    n_jobs : int, default=None
+        Number of processes.
+    verbose : int, default=0
+        1 shows progress.
+    command : str, default="unseen.validate(...)"
+        Command that repeats the validation, which the report shows.
+
+    Returns
+    -------
+    result : unseen.validation.ValidationResult
+        Sites, measures, summary, curves, texts and report.
+
+    See Also
+    --------
+    unseen.compare : Compare many methods on held-out domains.
+    unseen.validation.validate_predictions : The same statistics for predictions that exist already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unseen
+    >>> rng = np.random.default_rng(0)
+    >>> X, site = rng.normal(size=(400, 3)), np.repeat(["bonn", "leeds", "oslo", "turin"], 100)
+    >>> y = np.where(X[:, 0] + rng.normal(size=400) > 0.5, "ill", "well")
+    >>> result = unseen.validate(X, y, sample_domain=site, methods="logistic", compare_with=(), positive="ill")
+    >>> auc = result.get_summary("auc")
+    >>> bool(auc.interval[0] < auc.value < auc.interval[1]), result.site_records[0]["few_events"]
+    (True, True)
+    """
+    start = time.perf_counter()
+    if tau_prior not in ("none", "empirical"):
+        raise ValueError(f"tau_prior={tau_prior!r} is not allowed. Use 'none' or 'empirical'.")
+    options = TableOptions(
+        label=label,
+        domain=domain,
+        group=group,
+        features=features,
+        drop=drop,
+        unlabeled=unlabeled,
+        dates=dates,
+        categories=categories,
+        max_per_domain=max_per_domain,
+        seed=random_state,
+    )
+    opened = open_data(data, y, sample_domain, options, "validate")
+    table = opened if isinstance(opened, Table) else read_survey(opened, random_state)
+    n_sites = len(np.unique(table.domain))
+    if n_sites < MIN_SITES:
+        raise ValueError(
+            f"validate needs at least {MIN_SITES} domains, since a model is selected on the domains that remain when "
+            f"one is held out; the data have {n_sites}. Use more domains, or compare for two."
+        )
+    positive, positive_rule = choose_positive(table.samples.classes, positive)
+    check_threshold(threshold, len(table.samples.classes))
+    models = _parse_models([methods, *compare_with], transductive)
+    held_out = predict_held_out(
+        table,
+        models,
+        FitOptions(scale, transductive, balance, metric, random_state),
+        positive=positive,
+        aim=threshold,
+        store=None if store is None else Path(store),
+        n_jobs=n_jobs,
+        verbose=verbose,
+    )
+    main = models[0][0]
+    if all(one.probabilities is None for one in held_out if one.method == main):
+        first = next(one.failure for one in held_out if one.method == main)
+        raise ValueError(f"{main!r} could not be fitted without any of the {n_sites} domains. The first error: {first}")
+    failures = _describe_failures(held_out)
+    for text in failures:
+        warn(text, DataWarning)
+    settings = ValidationSettings(
+        name=table.name,
+        method=main,
+        positive=positive,
+        positive_rule=positive_rule,
+        aim=threshold,
+        level=level,
+        use_prior=tau_prior == "empirical",
+        notices=(*table.notices, *filter(None, [positive_rule])),
+        failures=tuple(failures),
+        facts={
+            "version": __version__,
+            "command": command,
+            "n_features": table.X.shape[1],
+            "columns": list(table.schema.feature_names),
+            "scale": scale,
+            "balance": balance,
+            "transductive": transductive,
+            "random_state": random_state,
+            "seconds": time.perf_counter() - start,
+            "machine": environment_info(),
+        },
+    )
+    missing = {str(site): float(np.isnan(table.X[table.domain == site]).mean()) for site in np.unique(table.domain)}
+    return ValidationResult(settings, table.samples.classes, table.y, table.domain, table.rows, missing, held_out)
+
+
+def validate_predictions(
+    y: Any,
+    probabilities: Any,
+    *,
+    sample_domain: Any,
+    classes: Sequence[Any] | None = None,
+    positive: Any = None,
+    threshold: str | float | None = None,
+    tau_prior: Literal["none", "empirical"] = "none",
+    level: float = 0.95,
+    name: str = "predictions",
+    method: str = "model",
+) -> ValidationResult:
+    """Compute the statistics of :func:`unseen.validate` from out-of-domain predictions that exist already.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_samples,)
+        True classes.
+    probabilities : array-like of shape (n_samples,) or (n_samples, n_classes), or dict of these
+        Predicted probabilities of the event, or of each class; of each row by a model that was not trained on its
+        domain. Or several of them, by the name of the method; the first one is the model that is reported.
+    sample_domain : array-like of shape (n_samples,)
+        The domain of each row.
+    classes : sequence, default=None
+        Classes in the order of the columns; None means sorted order.
+    positive : object, default=None
+        Class that is the event, as for :func:`unseen.validate`.
+    threshold : str or float, default=None
+        As for :func:`unseen.validate`. For each domain it is chosen on the predictions of all other domains.
+    tau_prior, level
+        As for :func:`unseen.validate`.
+    name : str, default="predictions"
+        Name of the data in the report.
+    method : str, default="model"
+        Name of the method in the report, unless probabilities are given by name.
+
+    Returns
+    -------
+    result : unseen.validation.ValidationResult
+        Sites, measures, summary, curves, texts and report.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unseen.validation import validate_predictions
+    >>> rng = np.random.default_rng(0)
+    >>> p, site = rng.uniform(size=600), np.repeat(["bonn", "leeds", "oslo"], 200)
+    >>> result = validate_predictions(rng.uniform(size=600) < p, p, sample_domain=site, threshold="youden")
+    >>> round(result.get_summary("auc").value, 1), result.settings.positive
+    (0.8, True)
+    """
+    labels = np.asarray(y)
+    site = check_domains(sample_domain, len(labels)).astype(str)
+    order = np.unique(labels) if classes is None else np.asarray(classes)
+    if len(order) < 2:
+        raise ValueError(f"y has the class {order.tolist()[0]!r} only; at least 2 classes are needed.")
+    positive, positive_rule = choose_positive(order, positive)
+    check_threshold(threshold, len(order))
+    named = probabilities if isinstance(probabilities, dict) else {method: probabilities}
+    held_out = []
+    for key, values in named.items():
+        P = _as_columns(values, len(labels), order, positive)
+        for one in np.unique(site):
+            cutoff = (
+                np.nan
+                if len(order) > 2
+                else _other_sites_threshold(labels == positive, P, site, one, order, positive, threshold)
+            )
+            held_out.append(SitePrediction(str(key), str(one), P[site == one], cutoff))
+    settings = ValidationSettings(
+        name=name,
+        method=str(next(iter(named))),
+        positive=positive,
+        positive_rule=positive_rule,
+        aim=threshold,
+        level=level,
+        use_prior=tau_prior == "empirical",
+        facts={"version": __version__, "command": "unseen.validation.validate_predictions(...)"},
+    )
+    return ValidationResult(settings, order, labels, site, np.arange(len(labels)), {}, held_out)
+
+
+def _parse_models(items: Sequence[Any], transductive: bool) -> list[tuple[str, list[Method]]]:
+    """Names and methods of the models; a classifier without a name gets that of its type."""
+    models: dict[str, list[Method]] = {}
+    for item in items:
+        parts = item if isinstance(item, list) else [item]
+        named = [(type(part).__name__, part) if is_estimator(part) else part for part in parts]
+        methods = parse_methods(named)
+        expand_methods(methods, transductive=transductive)  # raises for transductive methods that are not allowed
+        name = ", ".join(method.name for method in methods)
+        if models.setdefault(name, methods) is not methods:
+            continue  # the model itself is among those beside it
+    return list(models.items())
+
+
+def is_estimator(item: Any) -> bool:
+    """Whether an item is a classifier itself, without a name."""
+    return not isinstance(item, (str, tuple, Method)) and hasattr(item, "fit") and is_classifier(item)
+
+
+def _as_columns(values: Any, n_rows: int, classes: Labels, positive: Any) -> Array:
+    """Probabilities with one column for each class."""
+    P = np.asarray(values, dtype=np.float64)
+    if P.shape == (n_rows,) and len(classes) == 2:
+        P = np.column_stack([1 - P, P])
+        return P if classes[1] == positive else P[:, ::-1]
+    if P.shape != (n_rows, len(classes)):
+        raise ValueError(
+            f"probabilities has shape {P.shape}, but there are {n_rows} rows and {len(classes)} classes. Give one "
+            "column per class, or the probability of the event."
+        )
+    return P
+
+
+def _other_sites_threshold(
+    events: Array, P: Array, site: Labels, held_out: Any, classes: Labels, positive: Any, aim: str | float | None
+) -> float:
+    """Threshold for a site, chosen on the predictions of all others."""
+    if aim is None:
+        return DEFAULT_THRESHOLD
+    risks = P[:, int(np.flatnonzero(classes == positive)[0])]
+    order = np.argsort(site, kind="stable")
+    order = order[site[order] != held_out]
+    sizes = np.unique(site[order], return_counts=True)[1]
+    return choose_domain_threshold(events[order], risks[order], sizes.tolist(), aim).threshold
+
+
+def _describe_failures(held_out: Sequence[SitePrediction]) -> list[str]:
+    return [f"{one.method} could not be fitted without {one.site}: {one.failure}" for one in held_out if one.failure]

@@ -1,0 +1,429 @@
+"""`adapt`, `with_prior` and their commands: what a model becomes, what its file says, and bad input."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.special import softmax
+
+pytest.importorskip("skops", reason="model files need the extra")
+pytest.importorskip("typer", reason="the command needs its extra")
+import polars as pl
+import typer
+
+import unseen
+from command import run_command
+from unseen import UnseenClassifier
+from unseen.adaptation import apply_offsets, read_batches
+from unseen.cli._adapt import adapt
+from unseen.cli._monitor import monitor
+from unseen.cli._predict import predict
+from unseen.cli._show import show
+from unseen.exceptions import SmallBatchError
+from unseen.models import ModelFileError, load_model
+from unseen.models._single_row import encode_row
+from unseen.tables import Column, Schema
+
+APP = typer.Typer(pretty_exceptions_enable=False)
+for command in (adapt, monitor, predict, show):
+    APP.command()(command)
+CLASSES = np.array(["ill", "well"])
+
+
+def command(*args):
+    return run_command(APP, *args)
+
+
+def make_rows(seed, n, offset):
+    """Features, and classes whose log odds are shifted by an offset of the domain."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    P = softmax(np.column_stack([X @ [1.5, -1.0, 0.0] + offset, np.zeros(n)]), axis=1)
+    return X, CLASSES[(rng.random(n) > P[:, 0]).astype(int)]
+
+
+def make_frame(seed, n, offset, site):
+    X, y = make_rows(seed, n, offset)
+    return pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "label": y, "site": [site] * n})
+
+
+SITES = {"north": -1.5, "south": 1.5, "west": 0.0, "east": -2.0, "center": 2.0}
+
+
+@pytest.fixture(scope="module")
+def train():
+    return pl.concat([make_frame(i, 90, offset, site) for i, (site, offset) in enumerate(SITES.items())])
+
+
+@pytest.fixture(scope="module")
+def model(train):
+    return unseen.fit(train, methods=["logistic", "linear SVM"], label="label", domain="site")
+
+
+@pytest.fixture(scope="module")
+def site():
+    return make_frame(50, 60, 2.5, "lima")
+
+
+@pytest.fixture(scope="module")
+def rest():
+    return make_frame(51, 400, 2.5, "lima")
+
+
+@pytest.fixture
+def files(tmp_path, model, train, site, rest):
+    model.save(tmp_path / "model.unseen")
+    train.write_csv(tmp_path / "train.csv")
+    site.write_csv(tmp_path / "site.csv")
+    rest.write_csv(tmp_path / "rest.csv")
+    return tmp_path
+
+
+def log_loss(model, frame):
+    P = model.predict_proba(frame)
+    return -np.log(P[np.arange(len(P)), np.searchsorted(CLASSES, frame["label"].to_numpy())]).mean()
+
+
+def test_labels_of_a_shifted_site_improve_the_model(model, site, rest):
+    adapted = model.adapt(site)
+    assert adapted.card["adaptation"]["level"] in ("offsets", "weights", "features", "local")
+    assert log_loss(adapted, rest) < log_loss(model, rest) - 0.02
+    assert np.mean(adapted.predict(rest) == rest["label"].to_numpy()) > np.mean(
+        model.predict(rest) == rest["label"].to_numpy()
+    )
+
+
+def test_the_model_itself_is_not_changed(model, site, rest):
+    before = model.predict_proba(rest)
+    for level in ("offsets", "weights", "features", "local"):
+        adapted = model.adapt(site, level=level)
+        assert not np.allclose(adapted.predict_proba(rest), before)
+        assert "adaptation" not in model.card
+    np.testing.assert_array_equal(model.predict_proba(rest), before)
+
+
+def test_the_level_none_predicts_as_the_model(model, site, rest):
+    adapted = model.adapt(site, level="none")
+    np.testing.assert_array_equal(adapted.predict_proba(rest), model.predict_proba(rest))
+    assert adapted.card["adaptation"]["labels"] == 60
+
+
+def test_offsets_are_added_to_the_logits_of_the_model(model, site, rest):
+    adapted = model.adapt(site, level="offsets")
+    facts = adapted.card["adaptation"]
+    expected = apply_offsets(model.predict_proba(rest), np.array([*facts["offsets"].values()]), facts["scale"])
+    np.testing.assert_allclose(adapted.predict_proba(rest), expected, rtol=1e-10)
+    assert facts["offsets"]["ill"] > facts["offsets"]["well"]  # the site has more ill patients
+
+
+def test_a_file_of_an_adapted_model_is_a_model_file_that_knows_its_origin(files, site, rest):
+    original = load_model(files / "model.unseen")
+    for level in ("offsets", "weights", "features", "local"):
+        adapted = original.adapt(site, level=level)
+        adapted.save(files / f"{level}.unseen")
+        again = load_model(files / f"{level}.unseen")
+        np.testing.assert_allclose(again.predict_proba(rest), adapted.predict_proba(rest), rtol=1e-12)
+        facts = again.card["adaptation"]
+        assert facts["level"] == level
+        assert facts["labels"] == len(site)
+        assert facts["parent"]["sha256"] == original.card["payload"]["sha256"]
+        assert facts["domain"] == "lima"
+
+
+def test_a_refit_needs_the_source_and_then_uses_it(model, train, site, rest):
+    with pytest.raises(ValueError, match=r"needs the source data\. Pass the training table as source"):
+        model.adapt(site, level="refit")
+    adapted = model.adapt(site, level="refit", source=train)
+    assert log_loss(adapted, rest) < log_loss(model, rest)
+    assert len(adapted.table_model.ensemble.members_) == len(model.table_model.ensemble.members_)
+
+
+def test_the_automatic_choice_simulates_a_refit_if_it_has_the_source(model, train, site):
+    without = model.adapt(site)
+    assert any("refit" in notice for notice in without.card["adaptation"]["notices"])
+    with_source = model.adapt(site, source=train)
+    assert not with_source.card["adaptation"]["notices"]
+
+
+def test_the_choice_does_not_depend_on_the_labels(model, site):
+    levels = set()
+    for seed in range(3):
+        shuffled = site.with_columns(pl.Series("label", np.random.default_rng(seed).permutation(site["label"])))
+        levels.add(model.adapt(shuffled).card["adaptation"]["level"])
+    assert len(levels) == 1
+
+
+def test_rows_without_labels_are_not_used(model, site):
+    partly = site.with_columns(
+        pl.when(pl.int_range(pl.len()) < 30).then(pl.col("label")).otherwise(None).alias("label")
+    )
+    adapted = model.adapt(partly, level="offsets")
+    assert (
+        adapted.card["adaptation"]["offsets"] == model.adapt(site[:30], level="offsets").card["adaptation"]["offsets"]
+    )
+    assert "30 of 60 rows have no label" in adapted.card["adaptation"]["notices"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda site: site.with_columns(label=pl.lit("dead")), "classes that the model was not trained on: 'dead'"),
+        (lambda site: site.with_columns(label=pl.lit(None, dtype=pl.String)), "no label"),
+        (lambda site: site.with_columns(site=pl.lit("north")), "'north' was in the training data"),
+        (lambda site: site.with_columns(site=pl.Series(["lima", "oslo"] * 30)), "of 2 domains"),
+        (lambda site: site.drop("label"), "label"),
+    ],
+)
+def test_bad_labels_are_errors_that_say_what_is_wrong(model, site, change, message):
+    with pytest.raises(ValueError, match=message):
+        model.adapt(change(site))
+
+
+def test_one_label_keeps_the_model_and_says_so(model, site, rest):
+    adapted = model.adapt(site[:1])
+    assert adapted.card["adaptation"]["level"] == "none"
+    assert "fewer than 5" in adapted.card["adaptation"]["reason"]
+    np.testing.assert_array_equal(adapted.predict_proba(rest), model.predict_proba(rest))
+    with pytest.raises(ValueError, match="at least 2 labels"):
+        model.adapt(site[:1], level="offsets")
+
+
+def test_labels_of_one_class_move_the_probabilities_by_a_bounded_amount(model, site, rest):
+    ill = site.filter(pl.col("label") == "ill")
+    adapted = model.adapt(ill, level="offsets")
+    P = adapted.predict_proba(rest)
+    assert P[:, 0].mean() > model.predict_proba(rest)[:, 0].mean()
+    assert (P[:, 1] > 1e-4).any()
+    with pytest.raises(ValueError, match="labels of all 2 classes; got 1"):
+        model.adapt(ill, level="local")
+    assert model.adapt(ill).card["adaptation"]["level"] != "local"
+
+
+def test_a_model_is_adapted_once(model, site):
+    with pytest.raises(ValueError, match="adapted already"):
+        model.adapt(site, level="offsets").adapt(site)
+
+
+def test_an_unknown_level_is_an_error(model, site):
+    with pytest.raises(ValueError, match="level='all' is not 'auto' or one of"):
+        model.adapt(site, level="all")
+
+
+def test_an_altered_plan_is_an_error_of_the_file(model, site):
+    from dataclasses import replace
+
+    card = json.loads(json.dumps(model.card))
+    card["ensemble"]["adaptation"]["sizes"] = [1]
+    with pytest.raises(ModelFileError, match="simulation of adaptation"):
+        replace(model, card=card).adapt(site)
+    card["ensemble"]["adaptation"] = None
+    with pytest.raises(ValueError, match="Fit it again, or set level"):
+        replace(model, card=card).adapt(site)
+    assert replace(model, card=card).adapt(site, level="offsets").card["adaptation"]["level"] == "offsets"
+
+
+def test_a_known_prior_follows_from_bayes_rule(model, train, rest):
+    shares = np.array([np.mean(train["label"].to_numpy() == name) for name in CLASSES])
+    P = model.predict_proba(rest)
+    expected = P * np.array([0.03, 0.97]) / shares
+    expected /= expected.sum(axis=1, keepdims=True)
+    for prior in ({"ill": 0.03}, {"ill": 0.03, "well": 0.97}):
+        np.testing.assert_allclose(model.predict_proba(rest, prior=prior), expected, rtol=1e-9)
+    same = dict(zip(CLASSES.tolist(), shares.tolist(), strict=True))
+    np.testing.assert_allclose(model.predict_proba(rest, prior=same), P, rtol=1e-9)
+    labels = model.with_prior({"ill": 0.03}).predict(rest)
+    np.testing.assert_array_equal(labels, CLASSES[expected.argmax(axis=1)])
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        ({"ill": 0.5, "well": 0.4}, "must sum to 1"),
+        ({"dead": 0.5}, "classes that the model does not have: 'dead'"),
+        ({"ill": 1.5}, "between 0 and 1"),
+        ({"ill": 0.0, "well": 1.0}, "between 0 and 1"),
+        ({"ill": "much"}, "between 0 and 1"),
+    ],
+)
+def test_a_bad_prior_is_an_error(model, rest, prior, message):
+    with pytest.raises(ValueError, match=message):
+        model.predict_proba(rest, prior=prior)
+
+
+def fit_classifier(**options):
+    parts = [make_rows(i, 60, offset) for i, offset in enumerate(SITES.values())]
+    X = np.concatenate([part[0] for part in parts])
+    y = np.concatenate([part[1] for part in parts])
+    domain = np.repeat([*SITES], 60)
+    return UnseenClassifier(["logistic"], **options).fit(X, y, sample_domain=domain), (X, y, domain)
+
+
+def test_a_classifier_adapts_with_arrays():
+    classifier, source = fit_classifier()
+    X, y = make_rows(50, 60, 2.5)
+    X_rest, y_rest = make_rows(51, 400, 2.5)
+    adapted = classifier.adapt(X, y)
+    assert adapted.adaptation_["level"] in ("offsets", "features", "local")
+    assert adapted.score(X_rest, y_rest) > classifier.score(X_rest, y_rest)
+    assert not hasattr(classifier, "adaptation_")
+    refitted = classifier.adapt(X, y, level="refit", source=source)
+    assert refitted.adaptation_["level"] == "refit"
+    single, _ = fit_classifier(ensemble=False)
+    with pytest.raises(ValueError, match="one member"):
+        single.adapt(X, y, level="weights")
+    with pytest.raises(ValueError, match="one entry for each"):
+        classifier.adapt(X, y[:5])
+    with pytest.raises(ValueError, match="'north' was in the training data"):
+        classifier.adapt(X, y, sample_domain=np.full(60, "north"))
+
+
+def test_balanced_classes_stay_balanced_in_decisions():
+    classifier, _ = fit_classifier(balance="classes")
+    X, y = make_rows(50, 60, 2.5)
+    adapted = classifier.adapt(X, y, level="offsets")
+    ensemble = adapted.best_estimator_
+    natural = adapted.predict_proba(X)
+    balanced = natural / ensemble.prior_ratio
+    np.testing.assert_array_equal(adapted.predict(X), CLASSES[balanced.argmax(axis=1)])
+    expected = apply_offsets(classifier.predict_proba(X), ensemble.class_offsets, ensemble.logit_scale)
+    np.testing.assert_allclose(natural, expected, rtol=1e-10)
+
+
+def test_sparse_features_adapt_and_have_no_local_model():
+    parts = [make_rows(i, 40, offset) for i, offset in enumerate(SITES.values())]
+    X = sparse.csr_array(np.concatenate([part[0] for part in parts]))
+    y = np.concatenate([part[1] for part in parts])
+    classifier = UnseenClassifier(["logistic"]).fit(X, y, sample_domain=np.repeat([*SITES], 40))
+    X_site, y_site = make_rows(50, 40, 2.5)
+    adapted = classifier.adapt(sparse.csr_array(X_site), y_site, level="offsets")
+    assert adapted.adaptation_["offsets"] is not None
+    for level in ("features", "local"):
+        with pytest.raises(ValueError, match="dense features"):
+            classifier.adapt(sparse.csr_array(X_site), y_site, level=level)
+
+
+def test_the_plan_is_printed_before_any_label_is_collected(files):
+    pytest.importorskip("matplotlib")
+    code, text = command("adapt", files / "model.unseen", "--plan", "--figure", files / "plan.svg")
+    assert code == 0
+    assert "With about 25 labels use" in text
+    assert "90% prediction interval" in text
+    assert (files / "plan.svg").read_text().count("<svg") == 1
+
+
+def test_the_command_adapts_and_the_file_predicts(files, rest):
+    code, text = command("adapt", files / "model.unseen", files / "site.csv", "-o", files / "lima.unseen")
+    assert code == 0, text
+    assert "With 60 labels" in text
+    code, text = command("show", files / "lima.unseen")
+    assert "to 60 labels of lima, level" in text
+    adapted = load_model(files / "lima.unseen")
+    assert log_loss(adapted, rest) < log_loss(load_model(files / "model.unseen"), rest)
+    code, text = command("adapt", files / "model.unseen", files / "site.csv", "-o", files / "lima.unseen")
+    assert code == 2
+    assert "--overwrite" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["model.unseen"], "Pass a table of the new domain and --output"),
+        (["model.unseen", "site.csv", "--plan"], "--plan needs the model only"),
+        (["model.unseen", "train.csv", "-o", "x.unseen"], "of 5 domains"),
+        (["model.unseen", "site.csv", "-o", "x.unseen", "--level", "refit"], "needs the source data"),
+    ],
+)
+def test_the_command_explains_bad_calls(files, arguments, message):
+    paths = [files / argument if "." in argument else argument for argument in arguments]
+    code, text = command("adapt", *paths)
+    assert code == 2
+    assert message in text
+
+
+def test_batches_are_logged_and_monitored(files, model):
+    pytest.importorskip("matplotlib")
+    log = files / "site.sqlite"
+    for seed in range(12):
+        offset = 0.0 if seed < 9 else 6.0
+        make_frame(200 + seed, 60, offset, "lima").write_csv(files / "batch.csv")
+        options = ["-o", files / "out.csv", "--log", log, "--ask", 5, "--prior", "ill=0.4"]
+        code, text = command("predict", files / "model.unseen", files / "batch.csv", *options)
+        assert code == 0, text
+        assert "Rows to label, from 1:" in text
+    batches = read_batches(log)
+    assert len(batches) == 12
+    assert sum(batches[0]["labels"].values()) == batches[0]["rows"] == batches[0]["labeled"] == 60
+    code, text = command("monitor", log, "--figure", files / "history.svg")
+    assert "share of ill" in text
+    assert "accuracy" in text
+    assert (files / "history.svg").exists()
+
+
+def test_a_log_is_not_written_into_another_file(files):
+    code, text = command("monitor", files / "train.csv")
+    assert code == 2
+    assert "not a log of predictions" in text
+    options = ["-o", files / "out.csv", "--log", files / "train.csv"]
+    code, text = command("predict", files / "model.unseen", files / "rest.csv", *options)
+    assert code == 2
+    assert "train.csv" in text
+    code, text = command("monitor", files / "none.sqlite")
+    assert code == 2
+
+
+def test_a_transductive_model_needs_a_batch_of_the_site():
+    classifier, _ = fit_classifier()
+    ensemble = classifier.best_estimator_
+    ensemble.smoothing = 1.0
+    X, y = make_rows(50, 8, 2.5)
+    with pytest.raises(SmallBatchError):
+        classifier.adapt(X, y, level="offsets")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.one_of(st.none(), st.integers(-(10**6), 10**6), st.floats(-1e9, 1e9), st.just(float("inf")), st.just("3.5")),
+    st.one_of(st.none(), st.sampled_from(["f", "m", "x", "NA", " f"]), st.integers(0, 3)),
+)
+def test_a_row_is_encoded_as_a_table_of_one_row(age, sex):
+    schema = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m"))), label="ill")
+    row = {"age": age, "sex": sex}
+    encoded = encode_row(schema, row)
+    if encoded is not None:
+        np.testing.assert_array_equal(encoded, schema.encode(pl.DataFrame([row], infer_schema_length=1)))
+    elif type(age) in (type(None), int, float) and age != float("inf"):
+        assert sex not in (None, "f", "m")
+
+
+def test_one_row_is_predicted_as_in_a_table(model, rest):
+    P = model.predict_proba(rest)
+    for i in range(5):
+        row = rest.drop("label", "site").row(i, named=True)
+        np.testing.assert_allclose(model.predict_proba(row), P[i : i + 1], rtol=1e-10)
+        assert model.predict(row).tolist() == [model.classes_[P[i].argmax()]]
+    assert model.predict({**row, "a": "1.5"}).shape == (1,)  # text goes through the table
+    with pytest.raises(ValueError, match="b"):
+        model.predict({"a": 1.0, "c": 1.0})
+
+
+@pytest.mark.slow
+def test_models_with_trees_adapt_at_every_level(train, site, rest, tmp_path):
+    """Trees take other features than the members beside them, and feature effects use those of the latter."""
+    frame = train.with_columns(d=pl.Series([None if i % 7 == 0 else "u" for i in range(len(train))]))
+    frame = frame.group_by("site", maintain_order=True).head(30)
+    model = unseen.fit(frame, methods=["logistic", "gradient boosting"], label="label", domain="site")
+    new = site.with_columns(d=pl.lit("u"))
+    test = rest.with_columns(d=pl.lit("u"))
+    assert model.table_model.ensemble.raw_members
+    for level in ("features", "local", "refit"):
+        adapted = model.adapt(new, level=level, source=frame if level == "refit" else None)
+        assert not np.allclose(adapted.predict_proba(test), model.predict_proba(test))
+        if level != "refit":
+            adapted.save(tmp_path / "model.unseen")
+            again = load_model(tmp_path / "model.unseen")
+            np.testing.assert_allclose(again.predict_proba(test), adapted.predict_proba(test), rtol=1e-10)

@@ -1,0 +1,94 @@
+"""``unseen validate``: from a table to a report, tables and numbers, and from a mistake to a message."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+
+import pytest
+
+pytest.importorskip("typer", reason="the command needs its extra")
+pytest.importorskip("polars", reason="reading tables needs the extra")
+import numpy as np
+
+from command import run_command
+from unseen.cli._app import app
+
+FAST = ("--methods", "nearest mean", "--compare-with", "none")
+
+
+def unseen(*args):
+    return run_command(app, "validate", *args)
+
+
+@pytest.fixture
+def trials(tmp_path, monkeypatch):
+    """Six sites with a binary outcome."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    with open("trials.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["site", "age", "score", "died"])
+        for site in ("aachen", "bonn", "essen", "kiel", "mainz", "trier"):
+            for _ in range(40):
+                age, score = rng.normal(size=2)
+                died = rng.random() < 1 / (1 + np.exp(-age))
+                writer.writerow([site, f"{age:.4f}", f"{score:.4f}", "yes" if died else "no"])
+    return tmp_path / "trials.csv"
+
+
+def test_a_table_gives_a_plain_summary_a_report_and_tables(trials):
+    code, text = unseen(
+        *(trials, "--label", "died", "--threshold", "youden", *FAST, "--report", "r.html", "--tables", "tables")
+    )
+    assert code == 0, text
+    for words in ("What to expect at a new site", "When not to trust it", "AUC (c-statistic)", "on 6 held-out sites"):
+        assert words in text
+    assert "The event is 'yes', the last of both classes in sorted order; --positive changes it." in text
+    assert "For your colleagues" in (trials.parent / "r.html").read_text(encoding="utf-8")
+    assert (trials.parent / "tables" / "measures.csv").exists()
+
+
+def test_the_json_result_contains_everything(trials):
+    code, text = unseen(trials, "--label", "died", "--positive", "no", *FAST, "-o", "result.json")
+    assert code == 0, text
+    result = json.loads((trials.parent / "result.json").read_text(encoding="utf-8"))
+    assert result["positive"] == "no"
+    assert len(result["predictions"]) == 240
+    assert {"sites", "measures", "summary", "curves", "colleagues", "methods_text", "checklist"} <= set(result)
+    assert "unseen" in result["facts"]["command"]
+
+
+def test_the_csv_result_is_the_summary(trials):
+    code, text = unseen(trials, "--label", "died", *FAST, "-o", "result.csv")
+    assert code == 0, text
+    with (trials.parent / "result.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert rows[0]["measure"] == "auc"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--threshold", "best"), "--threshold='best' is not allowed"),
+        (("--positive", "perhaps"), "--positive='perhaps' is not a class. Use 'no' or 'yes'"),
+        (("--report", "report.txt"), "report.txt should end in .html"),
+        (("--compare-with", "magic"), "There is no method 'magic'"),
+    ],
+)
+def test_a_mistake_is_named_by_its_option(trials, options, message):
+    code, text = unseen(trials, "--label", "died", "--methods", "nearest mean", *options)
+    assert code == 2
+    assert message in text
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium on the path")
+def test_the_report_of_six_sites_has_at_most_six_pages(trials):
+    methods = ("--methods", "nearest mean", "--compare-with", "majority,1NN")
+    code, text = unseen(trials, "--label", "died", *methods, "--pdf", "report.pdf")
+    assert code == 0, text
+    content = (trials.parent / "report.pdf").read_bytes()
+    assert content.startswith(b"%PDF")
+    assert 3 <= len(re.findall(rb"/Type\s*/Page\b", content)) <= 6

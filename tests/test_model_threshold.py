@@ -1,0 +1,116 @@
+"""Decision thresholds of models: chosen on out-of-domain predictions, stored in the file, used by every prediction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import unseen
+from command import run_command
+from unseen.metrics import choose_threshold
+from unseen.models import fit_table, with_threshold
+from unseen.tables import table_from_arrays
+
+METHOD = ("mine", LogisticRegression(), {"C": [1.0]})
+
+
+def make_data(seed=0, n_rows=60):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(3 * n_rows, 2))
+    y = np.where(rng.random(len(X)) < 1 / (1 + np.exp(1.5 - 1.5 * X[:, 0])), "ill", "well")
+    return X, y, np.repeat(["aachen", "bonn", "kiel"], n_rows)
+
+
+@pytest.fixture(scope="module")
+def model():
+    X, y, site = make_data()
+    return unseen.fit(X, y, sample_domain=site, methods="logistic", threshold="sensitivity=0.9", positive="ill")
+
+
+def test_rows_above_the_threshold_are_labeled_positive(model):
+    X, _, _ = make_data(1)
+    value = model.card["threshold"]["value"]
+    expected = np.where(model.predict_proba(X)[:, 0] >= value, "ill", "well")
+    assert value < 0.5
+    np.testing.assert_array_equal(model.predict(X), expected)
+    np.testing.assert_array_equal(model.table_model.predict(X), expected)
+    assert [one["label"] for one in model.explain(X)] == expected.tolist()
+
+
+@pytest.mark.parametrize("balance", ["none", "classes"])
+def test_the_threshold_has_its_aim_on_out_of_domain_predictions(balance):
+    table = table_from_arrays(*make_data())
+    fit = with_threshold(fit_table(table, METHOD, balance=balance), "sensitivity=0.9", "ill")
+    probabilities = fit.model.ensemble.with_natural_priors(np.concatenate(fit.fitted.held_out))[:, 0]
+    events = np.concatenate(fit.fitted.codes) == 0
+    weight = np.repeat([1 / len(codes) for codes in fit.fitted.codes], [len(codes) for codes in fit.fitted.codes])
+    expected = choose_threshold(events, probabilities, "sensitivity=0.9", sample_weight=weight)
+    assert fit.model.threshold == expected.threshold
+    flagged = probabilities >= fit.model.threshold
+    assert weight[flagged & events].sum() / weight[events].sum() >= 0.9
+    assert fit.threshold["sensitivity"] == pytest.approx(weight[flagged & events].sum() / weight[events].sum())
+
+
+def test_the_card_describes_the_threshold(model):
+    text = model.card["threshold"]["text"]
+    assert "the threshold for sensitivity=0.9" in text
+    assert "Decision threshold" in model._repr_html_()
+
+
+def test_a_threshold_of_one_half_changes_nothing():
+    table = table_from_arrays(*make_data())
+    plain = fit_table(table, METHOD)
+    fixed = with_threshold(plain, 0.5)
+    np.testing.assert_array_equal(plain.model.predict(table.X), fixed.model.predict(table.X))
+    assert with_threshold(plain, None) is plain
+
+
+def test_a_file_keeps_the_threshold(model, tmp_path):
+    pytest.importorskip("skops", reason="model files need the extra")
+    model.save(tmp_path / "m.unseen")
+    loaded = unseen.load_model(tmp_path / "m.unseen")
+    X, _, _ = make_data(2)
+    assert loaded.table_model.threshold == model.table_model.threshold
+    np.testing.assert_array_equal(loaded.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": "best"}, "threshold='best' is not allowed"),
+        ({"threshold": 0.5, "positive": "sick"}, "positive='sick' is not a class"),
+        ({"positive": "ill"}, "has no effect without a threshold"),
+    ],
+)
+def test_a_wrong_threshold_is_named(options, message):
+    X, y, site = make_data(n_rows=20)
+    with pytest.raises(ValueError, match=message):
+        unseen.fit(X, y, sample_domain=site, methods=METHOD, **options)
+
+
+def test_several_classes_have_no_threshold():
+    X, _, site = make_data(n_rows=20)
+    with pytest.raises(ValueError, match="needs two classes"):
+        unseen.fit(X, np.arange(len(X)) % 3, sample_domain=site, methods=METHOD, threshold=0.3)
+
+
+def test_the_commands_choose_show_and_use_the_threshold(tmp_path, monkeypatch):
+    pytest.importorskip("typer", reason="the command needs its extra")
+    pytest.importorskip("skops", reason="model files need the extra")
+    pl = pytest.importorskip("polars", reason="reading tables needs the extra")
+    from unseen.cli._app import app
+
+    monkeypatch.chdir(tmp_path)
+    X, y, site = make_data()
+    pl.DataFrame({"site": site, "age": X[:, 0], "score": X[:, 1], "state": y}).write_csv("train.csv")
+    fit = ("fit", "train.csv", "--label", "state", "--methods", "logistic", "--threshold", "cost=5:1")
+    code, text = run_command(app, *fit, "--positive", "ill", "-o", "m.unseen")
+    assert code == 0, text
+    assert "the threshold for cost=5:1" in text
+    code, text = run_command(app, "predict", "m.unseen", "train.csv", "-o", "p.csv")
+    assert code == 0, text
+    assert "Note: Rows with a probability of 'ill' of at least" in text
+    predictions = pl.read_csv("p.csv")
+    value = unseen.load_model("m.unseen").card["threshold"]["value"]
+    assert ((predictions["p(ill)"] >= value) == (predictions["label"] == "ill")).all()

@@ -1,0 +1,437 @@
+"""Validation on held-out sites: cross-fitted predictions, statistics of each site, summaries, output."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+import unseen
+from unseen.exceptions import DataWarning
+from unseen.metrics import auc, calibration_slope, choose_threshold, log_loss, random_effects
+from unseen.models import fit_table
+from unseen.report import render_comparison
+from unseen.tables import Column, Schema, Table
+from unseen.validation import _held_out, validate_predictions
+
+SITES = ("aachen", "bonn", "kiel", "trier")
+
+
+def make_data(seed=0, n_rows=80, sites=SITES, effect=1.2):
+    """Two informative columns; sites differ in the frequency of the event."""
+    rng = np.random.default_rng(seed)
+    site = np.repeat(sites, n_rows)
+    X = rng.normal(size=(len(site), 3))
+    offset = np.repeat(rng.normal(0, 0.4, len(sites)), n_rows)
+    is_event = rng.random(len(site)) < 1 / (1 + np.exp(-(effect * X[:, 0] + 0.5 * X[:, 1] + offset)))
+    return X, np.where(is_event, "ill", "well"), site
+
+
+def validate(X, y, site, **options):
+    options = {"methods": ("logistic model", LogisticRegression()), "compare_with": (), **options}
+    if len(np.unique(y)) == 2:
+        options.setdefault("positive", np.unique(y)[0])
+    return unseen.validate(X, y, sample_domain=site, **options)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return validate(*make_data(), threshold="sensitivity=0.8", compare_with=("nearest mean", "majority"))
+
+
+@pytest.fixture(scope="module")
+def three_classes():
+    X, _, site = make_data()
+    y = np.digitize(X[:, 0] + 0.5 * np.random.default_rng(1).normal(size=len(X)), [-0.5, 0.5])
+    return validate(X, y, site)
+
+
+def test_a_site_is_predicted_by_the_model_that_fit_returns_for_the_others(result):
+    X, y, site = make_data()
+    schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(3)))
+    table = Table(X, y, site, schema, [], "arrays")
+    for name in SITES:
+        model = fit_table(table.take(site != name), ("logistic model", LogisticRegression())).model
+        expected = model.predict_proba(X[site == name])
+        prediction = next(one for one in result.held_out if (one.method, one.site) == ("logistic model", name))
+        np.testing.assert_array_equal(prediction.probabilities, expected)
+
+
+def test_labels_of_a_site_affect_neither_its_predictions_nor_its_threshold():
+    X, y, site = make_data(n_rows=40)
+    changed = y.copy()
+    changed[site == "kiel"] = np.where(np.arange(40) % 2, "ill", "well")
+    before, after = (
+        next(one for one in validate(X, labels, site, threshold="youden").held_out if one.site == "kiel")
+        for labels in (y, changed)
+    )
+    np.testing.assert_array_equal(before.probabilities, after.probabilities)
+    assert before.threshold == after.threshold
+
+
+def test_measures_of_a_site_are_those_of_its_held_out_predictions(result):
+    frame = result.to_frame()
+    for one in result.held_out:
+        if one.method == "logistic model":
+            events = result.y[result.site == one.site] == "ill"
+            p = one.probabilities[:, 0]  # "ill" is the first class
+            assert frame.loc[one.site, "auc"] == auc(events, p).value
+            assert frame.loc[one.site, "calibration_slope"] == calibration_slope(events, p).slope.value
+            flagged = p >= one.threshold
+            assert frame.loc[one.site, "sensitivity"] == flagged[events].mean()
+            assert frame.loc[one.site, "npv"] == (~events[~flagged]).mean()
+
+
+def test_the_summary_is_the_random_effects_meta_analysis_of_the_sites(result):
+    measures = result.measures
+    for record in result.summary_records:
+        is_same = (measures["method"] == record["method"]) & (measures["measure"] == record["measure"])
+        rows = measures[is_same]
+        if np.isfinite(rows["scaled_value"]).any():
+            expected = random_effects(rows["scaled_value"], rows["scaled_se"])
+            assert record["scaled_estimate"] == expected.estimate
+            assert record["tau"] == expected.tau
+            if record["scale"] == "identity":
+                assert (record["prediction_low"], record["prediction_high"]) == expected.prediction_interval
+
+
+def test_the_other_outcome_as_the_event_mirrors_all_measures(result):
+    X, y, site = make_data()
+    other = validate(X, y, site, positive="well", threshold=0.5).to_frame()
+    own = validate(X, y, site, positive="ill", threshold=0.5).to_frame()
+    np.testing.assert_allclose(own["auc"], other["auc"])
+    np.testing.assert_allclose(own["brier"], other["brier"])
+    np.testing.assert_allclose(own["calibration_slope"], other["calibration_slope"])
+    np.testing.assert_allclose(own["calibration_in_the_large"], -other["calibration_in_the_large"], atol=1e-9)
+    np.testing.assert_allclose(own["sensitivity"], other["specificity"])
+
+
+def test_labels_without_information_give_an_auc_of_one_half():
+    """The interval of the mean contains 0.5 for 4 of 5 sets of labels or more; its nominal coverage is 95%."""
+    n_covered = 0
+    for seed in range(5):
+        X, _, site = make_data(seed, n_rows=60)
+        y = np.random.default_rng(100 + seed).choice(["ill", "well"], len(X))
+        summary = validate(X, y, site).get_summary("auc")
+        assert 0.35 < summary.value < 0.65
+        n_covered += summary.interval[0] < 0.5 < summary.interval[1]
+    assert n_covered >= 4
+
+
+def test_predictions_that_exist_already_have_the_same_statistics(result):
+    own = {
+        method: np.concatenate([one.probabilities for one in result.held_out if one.method == method])
+        for method in result.methods
+    }
+    again = validate_predictions(result.y, own, sample_domain=result.site, positive="ill", threshold=0.5)
+    fixed = validate(*make_data(), threshold=0.5, compare_with=("nearest mean", "majority"))
+    assert str(again.summary_records) == str(fixed.summary_records)  # as texts, so that NaN equals NaN
+    assert again.curves == fixed.curves
+
+
+def test_a_threshold_for_predictions_is_chosen_on_the_other_sites():
+    rng = np.random.default_rng(3)
+    site = np.repeat(list("abc"), (50, 100, 150))
+    p = rng.uniform(size=300)
+    y = rng.uniform(size=300) < p
+    held_out = validate_predictions(y, p, sample_domain=site, threshold="youden").held_out
+    is_other = site != "b"
+    weight = np.where(site == "a", 1 / 50, 1 / 150)
+    expected = choose_threshold(y[is_other], p[is_other], "youden", sample_weight=weight[is_other])
+    assert held_out[1].threshold == expected.threshold
+
+
+def test_case_mix_is_standardized_over_all_rows(result):
+    sites = result.sites
+    weights = sites["rows"] / sites["rows"].sum()
+    assert (weights * sites["case_mix_mean"]).sum() == pytest.approx(0, abs=1e-12)
+    second = sites["case_mix_sd"] ** 2 + sites["case_mix_mean"] ** 2
+    assert (weights * second).sum() == pytest.approx(1)
+
+
+def test_the_area_below_the_roc_curve_is_the_auc(result):
+    for one in result.site_measures:
+        if (one.method, one.measure) == ("logistic model", "auc"):
+            curve = result.curves["sites"][one.site]["roc"]
+            # The curve has at most 80 points, of up to 81.
+            assert np.trapezoid(curve["tpr"], curve["fpr"]) == pytest.approx(one.estimate.value, abs=2e-3)
+
+
+def test_differences_between_methods_have_students_interval(result):
+    from scipy.stats import ttest_1samp
+
+    frame = result.measures.query("measure == 'auc'").pivot_table(index="site", columns="method", values="value")
+    expected = ttest_1samp(frame["logistic model"] - frame["nearest mean"], 0)
+    record = result.comparison_records[0]
+    assert record["difference"] == pytest.approx(expected.statistic * expected._standard_error)
+    assert (record["low"], record["high"]) == pytest.approx(expected.confidence_interval())
+
+
+def test_sites_without_both_outcomes_have_missing_values_and_remain_in_the_report():
+    rng = np.random.default_rng(0)
+    site = np.repeat(["all", "none", "one row", "small", "large"], (20, 20, 1, 6, 200))
+    p = rng.uniform(0.05, 0.95, len(site))
+    y = rng.uniform(size=len(site)) < p
+    y[site == "all"] = True
+    y[site == "none"] = False
+    result = validate_predictions(y, p, sample_domain=site, threshold=0.5)
+    frame = result.to_frame()
+    assert np.isnan(frame.loc[["all", "none", "one row"], "auc"]).all()
+    assert np.isnan(frame.loc["none", "sensitivity"])
+    assert np.isfinite(frame.loc[["small", "large", "summary"], "auc"]).all()
+    assert result.get_summary("auc").effects.n_dropped == 3
+    page = result.to_html()
+    assert page.count("not defined") >= 3
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=5),
+    seed=st.integers(0, 2**16),
+    levels=st.sampled_from([2, 5, 1000]),
+    prior=st.sampled_from(["none", "empirical"]),
+)
+def test_any_predictions_give_a_report(sizes, seed, levels, prior):
+    rng = np.random.default_rng(seed)
+    site = np.repeat([f"site {i}" for i in range(len(sizes))], sizes)
+    p = rng.integers(0, levels, len(site)) / (levels - 1)
+    y = rng.integers(0, 2, len(site))
+    result = validate_predictions(y, p, sample_domain=site, classes=[0, 1], tau_prior=prior)
+    json.dumps(result.to_dict(), allow_nan=False)
+    assert "For your colleagues" in result.to_html()
+    for record in result.measure_records:
+        if np.isfinite(record["value"]) and np.isfinite([record["low"], record["high"]]).all():
+            assert record["low"] <= record["value"] <= record["high"]
+
+
+def test_a_prior_makes_the_interval_of_three_sites_useful():
+    """With three sites that differ, Student's quantile is 4.3, and the interval excludes almost nothing."""
+    rng = np.random.default_rng(1)
+    site = np.repeat(list("abc"), 300)
+    z = rng.normal(size=900)
+    y = rng.uniform(size=900) < 1 / (1 + np.exp(-np.repeat([0.6, 1.0, 1.6], 300) * z))
+    p = 1 / (1 + np.exp(-z))
+    without, with_prior = (
+        validate_predictions(y, p, sample_domain=site, tau_prior=prior) for prior in ("none", "empirical")
+    )
+    widths = [np.ptp(one.get_summary("auc").prediction_interval) for one in (without, with_prior)]
+    assert widths[1] < 0.7 * widths[0]
+    assert "quantile of Student's t is 4.30" in without.methods_text()
+    assert "half-normal prior" in with_prior.methods_text()
+
+
+def test_an_uninformative_interval_names_the_number_of_sites_that_it_needs():
+    rng = np.random.default_rng(0)
+    site = np.repeat(list("abc"), 300)
+    z = rng.normal(size=900)
+    strength = np.repeat([0.2, 1.0, 2.2], 300)
+    y = rng.uniform(size=900) < 1 / (1 + np.exp(-strength * z))
+    result = validate_predictions(y, 1 / (1 + np.exp(-z)), sample_domain=site)
+    explanation = result.get_summary("auc").explanation
+    assert re.search(r"about \d+ sites would narrow it to ±0.25|for a feasible number", explanation)
+    assert explanation in result.to_html()
+
+
+def test_classes_are_validated_against_all_others(three_classes):
+    record = next(one for one in three_classes.measure_records if one["measure"] == "log_loss")
+    own = next(one for one in three_classes.held_out if one.site == record["site"])
+    y = three_classes.y[three_classes.site == record["site"]]
+    assert record["value"] == log_loss(y, own.probabilities, [0, 1, 2]).value
+    names = {(one["measure"], one["class"]) for one in three_classes.summary_records}
+    assert {("auc", 0), ("calibration_slope", 1), ("observed_expected", 2), ("log_loss", None)} <= names
+    assert "Take one row of the class" in three_classes.to_html()
+    json.dumps(three_classes.to_dict(), allow_nan=False)
+
+
+def test_log_loss_is_that_of_scikit_learn():
+    from sklearn.metrics import log_loss as reference
+
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(3), 50)
+    y = rng.integers(0, 3, 50)
+    estimate = log_loss(y, P, [0, 1, 2])
+    assert estimate.value == pytest.approx(reference(y, P))
+    losses = -np.log(P[np.arange(50), y])
+    assert estimate.se == pytest.approx(losses.std(ddof=1) / np.sqrt(50))
+
+
+def test_an_estimator_without_a_name_has_that_of_its_type():
+    X, y, site = make_data(n_rows=30)
+    result = validate(X, y, site, methods=LogisticRegression(C=0.1), compare_with=[("mine", LogisticRegression())])
+    assert result.methods == ["LogisticRegression", "mine"]
+
+
+class NeedsManyRows(LogisticRegression):
+    """A classifier that cannot be fitted to fewer than 100 rows."""
+
+    def fit(self, X, y):
+        if len(X) < 100:
+            raise RuntimeError("too few rows")
+        return super().fit(X, y)
+
+
+def test_a_site_without_which_no_model_can_be_fitted_has_missing_values():
+    X, y, _ = make_data(n_rows=65)
+    site = np.repeat(SITES, (100, 100, 30, 30))  # too few rows remain if both large ones are held out
+    with pytest.warns(DataWarning, match="mine could not be fitted without (aachen|bonn)"):
+        result = validate(X, y, site, methods=("mine", NeedsManyRows()))
+    assert ["too few rows" in one["failure"] for one in result.site_records] == [True, True, False, False]
+    assert len(result.settings.failures) == 2
+    frame = result.to_frame()
+    assert np.isnan(frame.loc[["aachen", "bonn"], "brier"]).all()
+    assert np.isfinite(frame.loc[["kiel", "trier", "summary"], "brier"]).all()
+    assert "No model could be built without aachen and bonn" in result.to_html()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"positive": "sick"}, "positive='sick' is not a class. Use 'ill' or 'well'"),
+        ({"threshold": "best"}, "threshold='best' is not allowed"),
+        ({"threshold": 1.5}, "threshold=1.5 is not allowed"),
+        ({"tau_prior": 0.5}, "tau_prior=0.5 is not allowed"),
+        ({"methods": "centered logistic"}, "transductive"),
+    ],
+)
+def test_a_wrong_argument_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        validate(*make_data(n_rows=10), **options)
+
+
+def test_two_sites_are_too_few():
+    with pytest.raises(ValueError, match="at least 3 domains"):
+        validate(*make_data(sites=SITES[:2], n_rows=10))
+
+
+@pytest.mark.parametrize("options", [{"positive": 1}, {"threshold": 0.5}])
+def test_several_classes_have_no_event_and_no_threshold(options):
+    X, _, site = make_data(n_rows=10)
+    with pytest.raises(ValueError, match="needs two classes"):
+        validate(X, np.arange(len(X)) % 3, site, **options)
+
+
+def test_the_event_is_the_last_class_unless_it_is_named():
+    X, y, site = make_data(n_rows=30)
+    result = validate(X, y, site, positive=None)
+    assert result.settings.positive == "well"
+    assert any("'well', the last of both classes" in notice for notice in result.settings.notices)
+    numbers = validate(X, np.where(y == "ill", 7, 3), site, positive="7")
+    assert numbers.settings.positive == 7
+
+
+def test_an_interrupted_run_continues_from_its_store(tmp_path, monkeypatch):
+    X, y, site = make_data(n_rows=30)
+    store = tmp_path / "store.jsonl"
+    calls = []
+
+    def counted(*args, **kwargs):
+        calls.append(1)
+        return fit_table(*args, **kwargs)
+
+    monkeypatch.setattr(_held_out, "fit_table", counted)
+    first = validate(X, y, site, store=store)
+    assert len(calls) == len(SITES)
+    text = store.read_text()
+    store.write_text(text[: len(text) // 2])  # killed while it wrote the third line
+    second = validate(X, y, site, store=store)
+    n_complete = text[: len(text) // 2].count("\n")
+    assert len(calls) == 2 * len(SITES) - n_complete
+    assert str(second.summary_records) == str(first.summary_records)
+    validate(X + 1, y, site, store=store)  # other data
+    assert len(calls) == 3 * len(SITES) - n_complete
+
+
+def test_a_file_of_something_else_is_not_a_store(tmp_path):
+    store = tmp_path / "notes.txt"
+    store.write_text("first\nsecond\n")
+    with pytest.raises(ValueError, match="line 1 cannot be read"):
+        validate(*make_data(n_rows=10), store=store)
+
+
+def test_every_table_is_written(result, tmp_path):
+    paths = result.write_tables(tmp_path)
+    assert {path.stem for path in paths} >= {"sites", "measures", "summary", "comparison", "predictions", "checklist"}
+    with (tmp_path / "measures.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(result.measure_records)
+    for row, record in zip(rows, result.measure_records, strict=True):
+        assert row["value"] == ("" if np.isnan(record["value"]) else str(record["value"]))
+
+
+def test_the_workbook_has_the_same_tables(result, tmp_path):
+    pytest.importorskip("xlsxwriter", reason="an optional dependency")
+    fastexcel = pytest.importorskip("fastexcel", reason="an optional dependency")
+    result.write_tables(tmp_path)
+    workbook = fastexcel.read_excel(tmp_path / "validation.xlsx")
+    sites = workbook.load_sheet("sites").to_polars()
+    assert sites["site"].to_list() == list(SITES)
+    assert sites["events"].to_list() == result.sites["events"].tolist()
+
+
+def test_the_page_is_for_readers_without_the_words_of_the_library(result):
+    page = result.to_html()
+    text = re.sub(r"<style>.*?</style>|<script>.*?</script>|<[^>]+>", " ", page, flags=re.DOTALL)
+    assert "kernel" not in text.lower()
+    assert text.index("For your colleagues") < text.index("Appendix: methods")
+    assert page.count("<svg") > 3 * len(SITES)
+
+
+def test_a_comparison_can_show_the_statistics_of_its_held_out_predictions(result):
+    page = render_comparison({"title": "A comparison", "validation": result.to_dict()})
+    assert "usefulness on each held-out domain" in page
+    assert "95% prediction interval" in page
+    assert "For your colleagues" not in page
+
+
+def test_names_of_sites_are_escaped():
+    X, y, site = make_data(n_rows=20, sites=("<script>alert(1)</script>", "b&c", "d"))
+    page = validate(X, y, site).to_html()
+    assert "<script>alert" not in page
+    assert "b&amp;c" in page
+
+
+def test_texts_for_a_paper_have_the_numbers_of_the_summary(result):
+    summary = result.get_summary("auc")
+    assert f"AUC (c-statistic): {summary.value:.2f} (95% CI {summary.interval[0]:.2f}" in result.results_text()
+    text = result.methods_text()
+    cited = set(re.findall(r"\((\w+) (\d{4})\)", text))
+    references = text[text.index("References:") :]
+    assert cited
+    assert all(f"{name}" in references and year in references for name, year in cited)
+
+
+def test_the_checklist_separates_answers_from_what_authors_add(result):
+    items = result.checklist()
+    assert len(items) > 25
+    blanks = [item for item in items if item["answer"].startswith("AUTHOR: ")]
+    assert 5 < len(blanks) < len(items) - 10
+
+
+def test_a_report_needs_a_known_ending(result, tmp_path):
+    with pytest.raises(ValueError, match=r"should end in .html or .pdf"):
+        result.write_report(tmp_path / "report.docx")
+    result.write_report(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_missing_browser_is_named(result, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(ImportError, match="Install Chromium"):
+        result.write_report(tmp_path / "report.pdf")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_the_default_model_finds_nothing_in_labels_without_information(seed):
+    X, _, site = make_data(seed, n_rows=60)
+    y = np.random.default_rng(200 + seed).choice(["ill", "well"], len(X))
+    summary = validate(X, y, site, methods="auto").get_summary("auc")
+    assert summary.new_site[0] < 0.5 < summary.new_site[1]
+    assert 0.4 < summary.value < 0.6
