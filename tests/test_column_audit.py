@@ -22,7 +22,7 @@ from unseen.shift._column_tests import (
     log_statistics,
     predict_next_domain,
 )
-from unseen.shift._column_values import columns_from_table, read_columns
+from unseen.shift._column_values import columns_from_matrix, read_columns
 from unseen.shift._new_columns import compare_columns, summarize_columns
 
 TABLES = Path(__file__).parents[2] / "shared" / "data" / "tables"
@@ -290,7 +290,7 @@ def test_a_table_gives_what_its_columns_give(tmp_path):
     path = tmp_path / "table.csv"
     pl.DataFrame({**columns, "label": label, "domain": domain}, nan_to_null=True).write_csv(path)
     table = load_table(path)
-    audit = audit_columns(columns_from_table(table), table.y, domains=table.domain)
+    audit = audit_columns(columns_from_matrix(table.X, table.schema), table.y, domains=table.domain)
     assert audit.findings == audit_columns(columns, label, domains=domain).findings
 
 
@@ -633,11 +633,10 @@ def test_planted_faults_are_named_and_other_columns_are_not():
     tables = {name: read_table(name) for name in table_names()}
     clean = {name: audit(table) for name, table in tables.items()}
     found, alarms = [], []
-    for planting in plantings(tables, 200, seed=1):
+    for planting in plantings(tables, 100, seed=1):
         findings = audit(planting.table).findings
-        found.append(is_named(planting, findings))
+        if planting.detectable:
+            found.append(is_named(planting, findings))
         alarms.append(bool(false_alarms(planting, findings, clean[planting.table.name])))
-    # 358 of 400 were found with two other seeds; the rest are codes without a relation to other columns, and factors
-    # that are no larger than natural differences. Three standard errors below that share are 0.83.
-    assert np.mean(found) >= 0.83
+    assert np.mean(found) >= 0.95
     assert np.mean(alarms) <= 0.05

@@ -220,6 +220,7 @@ def skip_reason(command):
     for reason, pattern in {
         "it serves a page until it is interrupted": r"^unseen explore(?!.*--format json)",
         "it needs a cluster that runs already": r"--scheduler",
+        "it needs four domains, or labels; test_cli_columns.py runs it": r"unseen (sites|importance)",
         "it needs collections that one has to download": r"reproduce (office-caltech|vlcs)",
         "it takes seconds for each grid; test_cli_reproduce.py runs it": r"reproduce synthetic",
     }.items():
@@ -239,7 +240,7 @@ def test_a_command_of_the_guide_runs(command, place, monkeypatch):
         pytest.importorskip("distributed", reason="needs the extra dask")
     if ".onnx" in command.text:
         draw_photos(place)
-    if words[1] == "predict" and not Path(words[2]).exists():
+    if words[1] in ("predict", "explain", "importance") and not Path(words[2]).exists():
         unseen.fit("eleven_patients", methods="logistic").save(words[2])
     less = {name: value for kind in FASTER if kind in words[1:3] for name, value in FASTER[kind].items()}
     more = [word for name, value in less.items() if name not in words for word in (name, value) if word]

@@ -95,6 +95,8 @@ KEYS = {
     "outlier_text": str,
     "reading": list,
     "notices": list,
+    "columns": (dict, type(None)),
+    "repairs": (dict, type(None)),
 }
 TEST_KEYS = ["name", "key", "statistic", "p_value", "effect", "effect_label", "effect_text", "flagged", "question"]
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .kernels import PivotedNystroem
     from .model_selection import ProjectionSearchCV, UnseenClassifier
     from .models import fit, load_model
-    from .shift import diagnose
-    from .study import compare
+    from .shift import diagnose, try_repairs
+    from .study import compare, site_learning_curve
     from .validation import validate
 
 _HOMES = {
@@ -40,6 +40,8 @@ _HOMES = {
     "diagnose": "shift",
     "fit": "models",
     "load_model": "models",
+    "site_learning_curve": "study",
+    "try_repairs": "shift",
     "validate": "validation",
 }
 _SUBMODULES = (
@@ -74,6 +76,8 @@ __all__ = [
     "diagnose",
     "fit",
     "load_model",
+    "site_learning_curve",
+    "try_repairs",
     "validate",
 ]
 

@@ -12,14 +12,17 @@ from ._adapt import adapt
 from ._compare import compare
 from ._demo import demo
 from ._diagnose import diagnose
+from ._explain import explain
 from ._explore import explore
 from ._extract import extract
 from ._fit import fit
 from ._help import Command, Group
+from ._importance import importance
 from ._monitor import monitor
 from ._predict import predict
 from ._reproduce import reproduce
 from ._show import show
+from ._sites import sites
 from ._validate import validate
 
 app = typer.Typer(
@@ -43,8 +46,11 @@ register(compare, DATA)
 register(diagnose, DATA)
 register(explore, DATA, needs_arguments=False)
 register(extract, DATA)
+register(sites, DATA)
 register(fit, MODELS)
 register(predict, MODELS)
+register(explain, MODELS)
+register(importance, MODELS)
 register(adapt, MODELS)
 register(monitor, MODELS)
 register(show, MODELS)

@@ -50,6 +50,7 @@ def compare(
     unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
+    missing: o.Missing = None,
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = "standardize",
     network: o.OptionalNetwork = None,
@@ -96,6 +97,7 @@ def compare(
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
     from ..model_selection import AUTO_TRANSDUCTIVE, get_metric
+    from ..shift import find_column_notices
     from ..study import COMPARISON_PROTOCOL, describe_imbalance
     from ..tables import TableOptions
 
@@ -113,6 +115,7 @@ def compare(
             group=group,
             dates=dates,
             categories=o.parse_names(categories),
+            missing=o.parse_missing(missing),
         )
         all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
         if transductive and methods == o.COMPARED_METHODS():  # "auto" is the same as "auto, transductive" then
@@ -142,7 +145,7 @@ def compare(
                 preprocessing=preset,
                 verbose=int(not quiet),
             )
-        print_notices(table.notices)
+        print_notices([*table.notices, *find_column_notices(table)])
         caution = describe_imbalance(Counter(table.y.tolist()), get_metric(metric).label)
         if caution:
             print_notices([caution])

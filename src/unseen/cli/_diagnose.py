@@ -10,6 +10,7 @@ from ..utils.io import check_output_path
 from . import _options as o
 from ._report import (
     escape_controls,
+    name_column_options,
     print_notices,
     print_result,
     save_figure,
@@ -36,6 +37,7 @@ def diagnose(
     unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
+    missing: o.Missing = None,
     max_per_domain: Annotated[
         int,
         o.make_option(
@@ -43,6 +45,14 @@ def diagnose(
         ),
     ] = 500,
     scale: o.Scale = "standardize",
+    try_repairs: Annotated[
+        bool,
+        o.make_option(
+            o.EVALUATION,
+            "--try",
+            help="Also evaluate leaving out and repairing columns, on held-out domains.",
+        ),
+    ] = False,
     permutations: Annotated[
         int,
         o.make_option(o.EVALUATION, min=19, metavar="N", help="Number of random permutations for each p-value."),
@@ -63,8 +73,10 @@ def diagnose(
 
     Example: unseen diagnose hospitals.csv --label diagnosis --domain hospital --figure shift.png
     """
-    from ..shift import diagnose as diagnose_arrays
-    from ..tables import TableOptions, make_preprocessor
+    from ..report import render_diagnosis
+    from ..shift import diagnose as diagnose_table
+    from ..shift import summary_text
+    from ..tables import TableOptions
 
     with translate_errors():
         check_output_path(report, ".html", ".htm")
@@ -80,31 +92,35 @@ def diagnose(
             group=group,
             dates=dates,
             categories=o.parse_names(categories),
+            missing=o.parse_missing(missing),
         )
         table = o.read_table(data, request)
         print_notices(table.notices)
-        X = make_preprocessor(table.schema, scale).fit_transform(table.X)
-        diagnosis = diagnose_arrays(
-            X,
-            table.y,
-            sample_domain=table.domain,
+        diagnosis = diagnose_table(
+            table,
+            scale=scale,
+            try_repairs=try_repairs,
             n_permutations=permutations,
             max_per_domain=max_per_domain,
             alpha=alpha,
             random_state=seed,
             verbose=int(not quiet),
         )
+        summary = diagnosis.summary()
+        if summary["columns"] is not None:
+            sentences = summary["columns"]["sentences"]
+            summary["columns"]["sentences"] = [name_column_options(sentence) for sentence in sentences]
         if report is not None:
-            write_text(diagnosis.to_html(), report)
+            write_text(render_diagnosis(summary), report)
         if figure is not None:
             save_figure(diagnosis.plot(), figure)
 
-        def show(_: dict[str, Any]) -> None:
-            typer.echo(escape_controls(str(diagnosis)))
+        def show(summary: dict[str, Any]) -> None:
+            typer.echo(escape_controls(summary_text(summary)))
             if columns:
                 show_columns(table.describe_columns())
 
-        print_result(diagnosis.summary(), show, select_format(format, output), output, list_tests(diagnosis))
+        print_result(summary, show, select_format(format, output), output, list_tests(diagnosis))
 
 
 def list_tests(diagnosis: Diagnosis) -> list[dict[str, Any]]:

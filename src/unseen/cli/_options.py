@@ -17,7 +17,7 @@ import io
 import logging
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -134,6 +134,15 @@ Categories = Annotated[
         help="Numeric columns that are categories, such as codes, comma-separated.",
     ),
 ]
+Missing = Annotated[
+    list[str] | None,
+    make_option(
+        DATA,
+        metavar="COLUMN=VALUE",
+        show_default="none",
+        help="Treat a value of a column as missing, such as chol=0. Can be repeated.",
+    ),
+]
 MaxPerDomain = Annotated[
     int | None,
     make_option(
@@ -210,6 +219,17 @@ FitMethods = Annotated[
         callback=list_methods_on_help,
         is_eager=True,
         help=f"{METHODS_HELP} Several make an ensemble; auto is the ensemble of unseen.UnseenClassifier.",
+    ),
+]
+AverageMethods = Annotated[
+    str,
+    make_option(
+        METHODS,
+        "--methods",
+        metavar="NAMES",
+        callback=list_methods_on_help,
+        is_eager=True,
+        help=f"{METHODS_HELP} Their mean is evaluated, each with one setting.",
     ),
 ]
 With = Annotated[
@@ -399,6 +419,20 @@ def parse_names(names: str | None) -> list[str] | None:
             "comma."
         ) from None
     return [name.strip() for line in lines for name in line if name.strip()]
+
+
+def parse_missing(items: Sequence[str] | None) -> dict[str, list[str]] | None:
+    """Parse values that stand for missing values: COLUMN=VALUE each, or several with commas between them."""
+    if not items:
+        return None
+    missing: dict[str, list[str]] = {}
+    for item in items:
+        for pair in parse_names(item) or [""]:
+            column, sign, value = pair.rpartition("=")
+            if not column.strip() or not sign or not value.strip():
+                raise ValueError(f"--missing {item!r} must be COLUMN=VALUE, such as chol=0.")
+            missing.setdefault(column.strip(), []).append(value.strip())
+    return missing
 
 
 def parse_shares(text: str) -> dict[str, float]:

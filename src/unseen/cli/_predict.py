@@ -43,6 +43,7 @@ def predict(
     new: o.NewData,
     *,
     domain: o.NewDomain = None,
+    missing: o.Missing = None,
     keep: Annotated[
         str | None,
         o.make_option(
@@ -130,7 +131,9 @@ def predict(
         if coverage is not None:  # an unattainable coverage is an error before the table is read
             fitted_model.table_model.ensemble.threshold(coverage)
         kept_columns = "all" if keep == "all" else o.parse_names(keep)
-        table = fitted_model.open_table(new, domain=domain, keep=kept_columns, batch_size=batch_size)
+        table = fitted_model.open_table(
+            new, domain=domain, keep=kept_columns, missing=o.parse_missing(missing), batch_size=batch_size
+        )
         print_notices(table.notices)
         with o.open_cluster(workers, scheduler) as client, _open_output(output) as file:
             try:
@@ -171,6 +174,9 @@ def _open_output(output: Path) -> Iterator[Path]:
 
 def show_predictions(summary: dict[str, Any]) -> None:
     """Print the number of rows of each label, the accuracy if labels are known, and the novelty of the domains."""
+    from ..models import name_contributions
+    from ..shift import FAR_RATIO
+
     has_domains = any(entry["domain"] is not None for entry in summary["novelty"])
     _print_line(_format_rows(summary["rows"]))
     for entry in summary["labels"]:
@@ -188,7 +194,10 @@ def show_predictions(summary: dict[str, Any]) -> None:
         _print_line(f"Rows to label, from 1: {', '.join(map(str, summary['to_label']))}")
     lines = []
     for entry in sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0)):
-        lines.append(f"{quote_label(entry['domain'])}: {entry['text']}" if has_domains else entry["text"])
+        text = entry["text"]
+        if (entry["ratio"] or 0) > FAR_RATIO:
+            text += name_contributions(summary["columns"], entry["domain"])
+        lines.append(f"{quote_label(entry['domain'])}: {text}" if has_domains else text)
     _print_lines(lines, "all less novel")
 
 

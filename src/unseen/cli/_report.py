@@ -202,10 +202,31 @@ def _name_options(text: str) -> str:
     return PARAMETER.sub(lambda match: get_option(match[match.lastindex or 0]), text)
 
 
+COLUMN_ADVICE = re.compile(r"\b(drop|missing)=([\[{].*?[\]}])(?=[.,;: ]|$)")
+
+
+def name_column_options(text: str) -> str:
+    """Write what a sentence on columns advises as options: ``drop=["a", "b"]`` becomes ``--drop a,b``."""
+
+    def get_option(match: re.Match[str]) -> str:
+        is_shortened = match[2].endswith(", ...]")
+        try:
+            value = json.loads(f"{match[2][:-6]}]" if is_shortened else match[2])
+        except json.JSONDecodeError:
+            return match[0]
+        if match[1] == "drop":
+            names = ",".join(f'"{name}"' if "," in name else name for name in value)
+            return f"--drop {shlex.quote(names)}" + (" and so on" if is_shortened else "")
+        return " ".join(f"--missing {shlex.quote(f'{name}={entry}')}" for name, entry in value.items())
+
+    return COLUMN_ADVICE.sub(get_option, text)
+
+
 def print_notices(lines: Iterable[str]) -> None:
     """Print assumptions and omissions to standard error."""
     for line in lines:
-        message_console.print(Text.assemble(("Note: ", "bold"), escape_controls(_name_options(line))))
+        text = name_column_options(_name_options(line))
+        message_console.print(Text.assemble(("Note: ", "bold"), escape_controls(text)))
 
 
 def select_format(format: str | None, output: Path = STANDARD_OUTPUT) -> str:

@@ -4,10 +4,13 @@ Imports from `tables`, `model_selection` and `shift`.
 """
 
 from ._fit_data import fit
+from ._importance import Importance, held_out_importance
 from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
 from ._model_card import model_card
 from ._model_file import check_storable, load_model, read_card, save_model
+from ._new_data_notes import name_contributions
 from ._row_stream import TableRows, open_row_stream
+from ._stable_columns import select_stable_columns
 from ._table_fit import AUTO, TableFit, fit_notices, fit_table, make_preparation, resolve_methods
 from ._table_model import TableModel
 from ._threshold import (
@@ -19,6 +22,7 @@ from ._threshold import (
 )
 
 __all__ = [
+    "Importance",
     "Model",
     "ModelFileError",
     "TableFit",
@@ -26,6 +30,7 @@ __all__ = [
     "TablePredictions",
     "fit",
     "fit_table",
+    "held_out_importance",
     "load_model",
     "model_card",
     "read_card",

@@ -18,6 +18,7 @@ from ..linalg import Array, Moments, merge_moments
 from ..tables import Agreement
 from ..utils.progress import progress
 from ..utils.validation import EncodedLabels, Labels
+from ._column_notes import column_entries, sample_domains
 from ._new_data import NewRows, NewTable, RowRange
 from ._new_data_notes import new_data_facts, novelty_entries
 from ._table_model import TableModel
@@ -44,6 +45,7 @@ class BatchPrediction:
     verbose: int
     center_all: bool = False  # also center projections that were fitted with centering="source"
     coverage: float | None = None  # of prediction sets; None for no sets
+    column_summary: Mapping[str, Any] | None = None  # of the training columns; None compares no columns
     centers: Mapping[tuple[int, Any], Moments] | None = None  # of new domains, after the first pass
     facts: BatchFacts = field(default_factory=lambda: defaultdict(dict))
 
@@ -102,6 +104,8 @@ class BatchPrediction:
             missing = np.isnan(batch.X).sum(axis=0).tolist()
             facts["missing"] = dict(zip(self.table.schema.feature_names, missing, strict=True))
             facts["novelty"] = domain_moments(model, prepared, batch.domain)
+            if self.column_summary is not None:
+                facts["columns"] = sample_domains(batch.X, batch.domain)
             if self._needs_centers:
                 facts["centers"] = ensemble.moments(prepared, batch.domain, all_members=self.center_all)
                 return len(batch.X), facts, None
@@ -136,7 +140,13 @@ class BatchPrediction:
         agreement = facts["agreement"].get("label")
         novelty = novelty_entries(self.model.novelty, facts["novelty"])
         differences = new_data_facts(
-            n_rows, self.table.absent, facts["missing"], missing_in_training, facts["new_levels"], novelty
+            n_rows,
+            self.table.absent,
+            facts["missing"],
+            missing_in_training,
+            facts["new_levels"],
+            novelty,
+            column_entries(self.column_summary, self.table.schema, facts["columns"]),
         )
         return {
             "output": output,

@@ -11,21 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from sklearn.utils import check_consistent_length
 
 from ..adaptation import select_rows_to_label
 from ..exceptions import NewDataWarning, warn
-from ..linalg import Array
+from ..linalg import Array, Ints
 from ..model_selection import Forecast
 from ..shift import NoveltyResult
-from ..tables import Schema, format_count, has_columns, is_path, write_excel
+from ..tables import Schema, encode_class_labels, format_count, has_columns, is_path, write_excel
 from ..utils.io import atomic_write, check_output_path, temporary_folder
 from ..utils.optional_imports import optional_import
+from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains
 from ._batch_prediction import BatchPrediction, domain_moments
 from ._card_html import describe_card, render_card
+from ._column_notes import column_entries, sample_domains
+from ._importance import Importance, find_drivers, find_references, group_rows, measure_importance
 from ._model_card import forecast_from_dict
 from ._new_data import NewTable, as_array
-from ._new_data_notes import new_data_facts, new_data_notes, novelty_entries
+from ._new_data_notes import drop_repeated_findings, new_data_facts, new_data_notes, novelty_entries
 from ._single_row import encode_row
 from ._table_model import TableModel
 
@@ -330,13 +334,15 @@ class Model:
         Returns
         -------
         explanations : list of dict
-            For each row its `label` and the `probability` of that label; `agreement`, the share of the ensemble weight
+            For each row its `label` and the `probability` of that label; `columns`, the columns that drive it, each
+            with its `effect`, the change of the probability if the column had its usual value in training instead (for
+            tables, and for models that are not transductive); `agreement`, the share of the ensemble weight
             of members that predict the same label; `dissent`, the names of the other members; and `farther`, the share
             of training rows that lie farther from the center of the training data than this row.
         """
         model = self.table_model
         ensemble = model.ensemble
-        prepared, domain = self._prepare(data, sample_domain)
+        encoded, prepared, domain = self._encode_and_prepare(data, sample_domain)
         labels = None if domain is None else check_domains(domain, len(prepared))
         decisions = ensemble.decision_proba(prepared, sample_domain=labels)
         predicted = model.decide(decisions)
@@ -347,19 +353,96 @@ class Model:
         positions = np.arange(len(prepared))
         if rows is not None:
             positions = positions[np.asarray(rows)]
+        references = None if model.transductive else find_references(self.card.get("column_summary"), self.schema)
+        drivers: list[list[dict[str, Any]]] = [[] for _ in positions]
+        if references is not None:
+            drivers = find_drivers(model, encoded, labels, positions, predicted, references, self.schema)
         explanations = []
-        for i in positions:
+        for i, columns in zip(positions, drivers, strict=True):
             agrees = predicted_by_member[:, i] == predicted[i]
             explanations.append(
                 {
                     "label": model.classes_[predicted[i]].item(),
                     "probability": float(P[i, predicted[i]]),
+                    "columns": columns,
                     "agreement": float(ensemble.weights[agrees].sum()),
                     "dissent": list(dict.fromkeys(names[~agrees].tolist())),
                     "farther": float(farther[i]),
                 }
             )
         return explanations
+
+    def importance(
+        self,
+        data: Any,
+        y: Any = None,
+        *,
+        sample_domain: Any = None,
+        metric: str | None = None,
+        n_repeats: int = 5,
+        max_per_domain: int | None = 500,
+        random_state: int = 0,
+    ) -> Importance:
+        """Measure how much the score on labeled data falls if each column is permuted, in each domain.
+
+        On data of domains that the model has not seen this is the importance that survives the shift. On the training
+        data it says what the model uses, not what helps: see :func:`unseen.models.held_out_importance`.
+
+        Parameters
+        ----------
+        data, sample_domain
+            As for `predict`.
+        y : array-like of shape (n_samples,), default=None
+            Class labels; None means the label column of training.
+        metric : str, default=None
+            The score; None means that of the fit.
+        n_repeats : int, default=5
+            Number of permutations of each column.
+        max_per_domain : int, default=500
+            Maximum number of rows of each domain, drawn at random; None means all.
+        random_state : int, default=0
+            Seed of the permutations.
+
+        Returns
+        -------
+        importance : Importance
+            Mean loss of each column with its interval, and the loss on each domain.
+        """
+        model = self.table_model
+        X, domain, codes = self._read_labeled(data, y, sample_domain)
+        classes = model.classes_
+        samples = Samples(X, classes[codes], group_rows(_as_text(domain), len(X)), classes)
+        if metric is None:
+            metric = str(self.card.get("expected_performance", {}).get("metric", "accuracy"))
+        return measure_importance(model, samples, self.schema, metric, n_repeats, max_per_domain, random_state)
+
+    def _read_labeled(self, data: Any, y: Any, sample_domain: Any) -> tuple[Array, Any, Ints]:
+        """Return encoded rows whose label is a class of the model, the domain of each or None, and codes of labels."""
+        if y is not None:
+            X, domain, _ = self._encode(data, sample_domain)
+            given = np.asarray(y)
+            check_consistent_length(X, given)
+            codes = np.searchsorted(self.classes_, given).clip(max=len(self.classes_) - 1)
+            is_known = self.classes_[codes] == given
+        else:
+            domain_column = sample_domain if isinstance(sample_domain, str) else None
+            table = self.open_table(data, domain=domain_column)
+            batches = [batch for row_range in table.row_ranges() for batch in table.batches(row_range)]
+            labels = [batch.labels for batch in batches if batch.labels is not None]
+            if len(labels) < len(batches):
+                raise ValueError(
+                    f"Importance needs labels, and data have no column {self.schema.label!r}. Pass y, or data with "
+                    "that column."
+                )
+            X = np.concatenate([batch.X for batch in batches])
+            domains = [batch.domain for batch in batches if batch.domain is not None]
+            domain = np.concatenate(domains) if domains else sample_domain
+            found = np.concatenate([encode_class_labels(part, self.classes_) for part in labels])
+            is_known = found >= 0  # False for NaN, a missing label
+            codes = np.where(is_known, found, 0).astype(np.intp)
+        if not np.any(is_known):
+            raise ValueError("No label of the data is a class of the model.")
+        return X[is_known], None if domain is None else np.asarray(domain)[is_known], codes[is_known]
 
     def _member_names(self) -> list[str]:
         """Return the names of the members of the ensemble in the card, or else the types of their steps."""
@@ -391,14 +474,23 @@ class Model:
 
     def _prepare(self, data: Any, sample_domain: Any) -> tuple[Array, Any]:
         """Return preprocessed samples and their domains; warn about differences from the training data."""
+        return self._encode_and_prepare(data, sample_domain)[1:]
+
+    def _encode_and_prepare(self, data: Any, sample_domain: Any) -> tuple[Array, Array, Any]:
+        """Return encoded and preprocessed samples and their domains; warn about differences from the training data."""
         model = self.table_model
+        is_array = not is_path(data) and not has_columns(data)
         X, domain, facts = self._encode(data, sample_domain)
         prepared = model.prepare(X)
         moments = domain_moments(model, prepared, _as_text(domain))
         facts["novelty"] = novelty_entries(model.novelty, moments)
+        if not is_array:
+            samples = sample_domains(X, _as_text(domain))
+            columns = column_entries(self.card.get("column_summary"), self.schema, samples)
+            facts["columns"] = drop_repeated_findings(columns, facts)
         for note in new_data_notes(facts, len(X)):
             warn(note, NewDataWarning)
-        return prepared, domain
+        return X, prepared, domain
 
     def _encode(self, data: Any, sample_domain: Any) -> tuple[Array, Any, dict[str, Any]]:
         """Return encoded samples, the domain of each or None, and the differences from the training data."""
@@ -427,6 +519,7 @@ class Model:
         *,
         domain: str | None = None,
         keep: Sequence[str] | None = None,
+        missing: Mapping[str, Any] | None = None,
         batch_size: int = DEFAULT_BATCH_SIZE,
     ) -> NewTable:
         """Open a new table for `predict_table`. Its `notices` list the columns that are not used.
@@ -439,6 +532,9 @@ class Model:
             The column that names domains.
         keep : sequence of str or "all", default=None
             Columns to copy to the output, such as identifiers.
+        missing : mapping of str to value or list of values, default=None
+            Values that stand for missing values in the new table, such as ``{"age": -9}``, in addition to those of
+            training.
         batch_size : int, default=20000
             Number of rows in memory at a time; smaller for tables with many columns.
 
@@ -448,7 +544,7 @@ class Model:
             The table, whose rows are read in batches.
         """
         ensemble = self.table_model.ensemble  # raises an error for other estimators before the data are read
-        table = NewTable(data, self.schema, domain, batch_size, keep)
+        table = NewTable(data, self.schema.with_missing_values(missing), domain, batch_size, keep)
         if ensemble.smoothing and table.splits_domains:
             table.notices.append(
                 "Predictions are smoothed over the nearest neighbors within a batch, so that they differ slightly from "
@@ -512,7 +608,14 @@ class Model:
         else:
             table = self.open_table(data, domain=domain, keep=keep, batch_size=batch_size)
             notices = table.notices
-        prediction = BatchPrediction(model, table, verbose, center_all=centering == "target", coverage=coverage)
+        prediction = BatchPrediction(
+            model,
+            table,
+            verbose,
+            center_all=centering == "target",
+            coverage=coverage,
+            column_summary=self.card.get("column_summary"),
+        )
         path = None if output is None else Path(output)
         with closing(prediction.frames(client)) as frames:
             frame = _concatenate(frames, path)

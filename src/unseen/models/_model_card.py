@@ -13,6 +13,7 @@ import numpy as np
 from ..model_selection import Forecast, describe_expected_performance
 from ..tables import SurveyedTable, Table
 from ..utils.environment import environment_info
+from ._column_notes import summarize_table
 from ._table_fit import TableFit
 
 LEADERBOARD_KEYS = ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "is_selected")
@@ -85,6 +86,7 @@ def model_card(
             "columns": table.describe_columns(),
         },
         "schema": table.schema.to_dict(),
+        "column_summary": summarize_table(table),
         "method": method,
         "model": fit.name,
         "kind": fit.kind,

@@ -26,6 +26,7 @@ def new_data_facts(
     missing_in_training: Mapping[str, float],
     new_levels: Mapping[str, NewValues],
     novelty: Sequence[dict[str, Any]],
+    columns: Sequence[dict[str, Any]] = (),
 ) -> dict[str, Any]:
     """Return the differences of new data from the training data, in values that JSON can represent.
 
@@ -44,9 +45,11 @@ def new_data_facts(
         Levels of each categorical column that training did not have.
     novelty : sequence of dict
         Result of `novelty_entries`.
+    columns : sequence of dict
+        Result of `column_entries`.
     """
     absent_columns = {entry["column"] for entry in absent}
-    return {
+    facts: dict[str, Any] = {
         "absent": list(absent),
         "mostly_missing": [
             {"column": name, "missing": n}
@@ -59,6 +62,17 @@ def new_data_facts(
         ],
         "novelty": list(novelty),
     }
+    return {**facts, "columns": drop_repeated_findings(columns, facts)}
+
+
+def drop_repeated_findings(columns: Sequence[dict[str, Any]], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Leave out that a column is missing where another note says so."""
+    named = {entry["column"] for key in ("absent", "mostly_missing") for entry in facts[key]}
+    kept = []
+    for entry in columns:
+        findings = [f for f in entry["findings"] if f["kind"] != "missing" or f["column"] not in named]
+        kept.append({**entry, "findings": findings})
+    return kept
 
 
 def _is_mostly_missing(n_missing: int, n_rows: int, share_in_training: float) -> bool:
@@ -99,6 +113,18 @@ def new_data_notes(facts: Mapping[str, Any], rows: int) -> Iterator[str]:
             f"The column {entry['column']!r} has values that training did not have, in {entry['rows']:,} of "
             f"{format_count(rows, 'row')}: {format_list(entry['levels'])}. They are treated as rare values."
         )
+    for entry in facts["columns"]:
+        missing = [finding for finding in entry["findings"] if finding["kind"] == "missing"]
+        if len(missing) > 1:
+            names = [f"{finding['column']} ({finding['affected']:.0%})" for finding in missing]
+            where = "" if entry["domain"] is None else f" of {entry['domain']}"
+            yield (
+                f"Missing in more rows{where} than in any training domain: {format_list(names, quote=False)}. "
+                f"{missing[0]['action']}"
+            )
+        for finding in entry["findings"]:
+            if finding["kind"] != "missing" or len(missing) == 1:
+                yield f"{finding['message']} {finding['action']}"
     far = [entry for entry in facts["novelty"] if entry["far"]]
     if far:
         names = [str(entry["domain"]) for entry in far if entry["domain"] is not None]
@@ -107,4 +133,14 @@ def new_data_notes(facts: Mapping[str, Any], rows: int) -> Iterator[str]:
         yield (
             f"The new rows{where} lie outside of the source domains: their distance is {farthest['ratio'] or 0.0:.1f} "
             "times the distance that is usual for a source domain from the others. Check some predictions by hand."
+            f"{name_contributions(facts['columns'], farthest['domain'])}"
         )
+
+
+def name_contributions(columns: Sequence[dict[str, Any]], domain: Any) -> str:
+    """Name the columns that make a domain far, with their shares of the distance of columns."""
+    for entry in columns:
+        if entry["domain"] == domain and entry["contributions"]:
+            names = [f"{column['column']!r} ({column['share']:.0%})" for column in entry["contributions"]]
+            return f" Columns that contribute most: {', '.join(names)}."
+    return ""

@@ -35,7 +35,7 @@ from ..model_selection import (
     single_thread,
     warn_about_failures,
 )
-from ..shift import Novelty
+from ..shift import Novelty, find_column_notices
 from ..tables import Schema, Table, make_preprocessor
 from ..utils.samples import Balance, Samples
 from ._row_stream import Rows, TableRows, collect_stream_statistics
@@ -288,6 +288,7 @@ def _candidates(method: Method, n_classes: int, *, is_ensemble: bool, transducti
 def fit_notices(table: Table, method: Any, plan: SizePlan, metric: str = "accuracy") -> Iterator[str]:
     """Notices about assumptions made in reading a table, and about the fit."""
     yield from table.notices
+    yield from find_column_notices(table)
     rare = describe_rare_class(Counter(table.y.tolist()))
     if rare is not None and metric == "accuracy":
         yield f"{rare} Accuracy, by which models are scored here, is little affected by it: {BALANCED_ACCURACY_ADVICE}"

@@ -29,8 +29,8 @@ def draw_column_shift(data: dict[str, Any], figure: Any = None) -> Any:
     figure : matplotlib Figure or SubFigure
         With the heat map and its color bar.
     """
-    columns = [_short(name) for name in data["columns"][:COLUMNS_SHOWN]]
-    domains = [_short(name) for name in data["domains"]]
+    columns = [shorten_name(name) for name in data["columns"][:COLUMNS_SHOWN]]
+    domains = [shorten_name(name) for name in data["domains"]]
     values = np.array(data["differences"][:COLUMNS_SHOWN], dtype=float).reshape(len(columns), len(domains))
     size = (3.2 + 0.55 * len(domains), 1.8 + 0.3 * len(columns))
     figure = figure or import_pyplot().figure(figsize=size, layout="constrained")
@@ -65,5 +65,6 @@ def draw_column_shift(data: dict[str, Any], figure: Any = None) -> Any:
     return figure
 
 
-def _short(name: str) -> str:
+def shorten_name(name: str) -> str:
+    """Cut a long name of a column, for the axis of a figure."""
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._charts import Axis, compute_shades, count_decimals, scale_to_canvas
+from ._column_figures import LEAST_SCALE, MOST_SCALE
 from ._format import format_number, is_number
 from ._validation import prepare_validation
 
 Section = dict[str, Any]
 INTERVAL_KEYS = ("difference", "low", "high")
 DIAGRAM_SIDE = 260  # pixels of the reliability diagram
+MAX_SENTENCES = 8  # on columns; the rest is folded
 MAX_CLASSES_SIDE_BY_SIDE = 6  # confusion tables with more classes are shown one domain at a time
 
 
@@ -183,6 +185,61 @@ def prepare_diagnosis(summary: Mapping[str, Any]) -> Section:
     return {**diagnosis, "maps": maps, "decimals": count_decimals(all_rows)}
 
 
+def prepare_columns(summary: Mapping[str, Any]) -> Section:
+    """Prepare the sentences on columns, and the heat map of columns by domains."""
+    columns = summary["columns"]
+    heat_map = columns["heat_map"]
+    sizes = [[abs(value) if is_number(value) else None for value in row] for row in heat_map["differences"]]
+    largest = max((value for row in sizes for value in row if is_number(value)), default=0.0)
+    # The same ends of the scale as in the figure: small differences do not look large, and one broken column does not
+    # hide the others.
+    shades = compute_shades(sizes, low=0.0, high=min(max(largest, LEAST_SCALE), MOST_SCALE))
+    rows = []
+    for name, values, shade, odd, share in zip(
+        heat_map["columns"], heat_map["differences"], shades, heat_map["odd"], heat_map["shares"], strict=True
+    ):
+        cells = [{"value": v, "shade": s, "odd": o} for v, s, o in zip(values, shade, odd, strict=True)]
+        rows.append({"column": name, "share": share, "cells": cells})
+    shown = MAX_SENTENCES
+    return {
+        "sentences": columns["sentences"][:shown],
+        "more": columns["sentences"][shown:],
+        "domains": heat_map["domains"],
+        "rows": rows,
+        "hidden": columns["n_columns"] - len(rows),
+        "repairs": (summary.get("diagnosis") or {}).get("repairs"),
+    }
+
+
+def prepare_importance(summary: Mapping[str, Any]) -> Section:
+    """Prepare the losses of permuted columns as a heat map of columns by domains."""
+    importance = summary["importance"]
+    factor = 100 if importance["is_percent"] else 1
+    domains = list(importance["scores"])
+    losses = [[entry["by_domain"].get(name) for name in domains] for entry in importance["columns"]]
+    largest = max((value for row in losses for value in row if is_number(value)), default=1.0)
+    rows = []
+    for entry, values, shades in zip(
+        importance["columns"], losses, compute_shades(losses, low=0.0, high=largest), strict=True
+    ):
+        cells = [
+            {"value": factor * value if is_number(value) else None, "shade": shade}
+            for value, shade in zip(values, shades, strict=True)
+        ]
+        ends = {key: factor * entry[key] if is_number(entry[key]) else None for key in ("mean", "lower", "upper")}
+        rows.append({"column": entry["column"], "cells": cells, **ends})
+    held_out = "Each domain was predicted by a model of the other domains." if importance["is_held_out"] else ""
+    text = f"A column matters as much as the score falls when its values are permuted within a domain. {held_out}"
+    return {
+        "text": text.strip(),
+        "metric": importance["metric"],
+        "is_percent": importance["is_percent"],
+        "digits": 1 if importance["is_percent"] else 3,
+        "domains": domains,
+        "rows": rows,
+    }
+
+
 def prepare_confusion(summary: Mapping[str, Any]) -> Section:
     """Prepare the confusion tables: the share of each row as shade, and the recall of each class."""
     tables = summary["confusion"]
@@ -245,7 +302,9 @@ SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
     ("validation", "Discrimination, calibration and usefulness on each held-out domain", prepare_validation),
     ("ensemble", "The ensemble", prepare_ensemble),
     ("embedding", "Features before and after projection", prepare_embedding),
+    ("columns", "Columns that differ between domains", prepare_columns),
     ("diagnosis", "Distribution shift between domains", prepare_diagnosis),
+    ("importance", "Importance of columns", prepare_importance),
     ("confusion", "Confusion matrices", prepare_confusion),
     ("hardest", "Samples that most methods misclassify", prepare_hardest),
     ("surface", "Validation scores", prepare_surface),
@@ -257,6 +316,7 @@ SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
 def prepare_sections(summary: Mapping[str, Any]) -> list[Section]:
     """Prepare the sections for which the summary has values."""
     metric, _ = _metric_name(summary)
+    summary = {**summary, "columns": (summary.get("diagnosis") or {}).get("columns")}
     sections = []
     for name, title, prepare in SECTIONS:
         if summary.get(name) not in (None, []):

@@ -399,7 +399,8 @@ def _missing(column: ColumnValues, context: _Context) -> Iterable[Finding]:
     rest = np.flatnonzero(shares < middle)
     message = (
         f"{column.name!r} is missing by domain: in {_share_range(shares[where])} of the rows of "
-        f"{_some(context.names(where))}, and in {_share_range(shares[rest])} of {_some(context.names(rest))}."
+        f"{enumerate_some(context.names(where))}, and in {_share_range(shares[rest])} of "
+        f"{enumerate_some(context.names(rest))}."
     )
     action = f"Leave it out: drop=[{quote_name(column.name)}]."
     if severity != "high":
@@ -593,8 +594,8 @@ def _mass_finding(
     rest = np.setdiff1d(np.arange(len(shares)), where)
     places = " and ".join(f"{_percent(shares[d])} of {context.domain.names[d]}" for d in where[:SHOWN])
     if len(where) > SHOWN:
-        places = f"{_share_range(shares[where])} of {_some(context.names(where))}"
-    other = f", and in {_share_range(shares[rest])} of {_some(context.names(rest))}" if len(rest) else ""
+        places = f"{_share_range(shares[where])} of {enumerate_some(context.names(where))}"
+    other = f", and in {_share_range(shares[rest])} of {enumerate_some(context.names(rest))}" if len(rest) else ""
     message = f"{column.name!r} is {format_number(value)} in {places}{other}"
     if is_isolated:
         present = column.distinct[0][column.distinct[0] != value]
@@ -647,7 +648,9 @@ def _new_categories(column: ColumnValues, context: _Context) -> Iterable[Finding
         alike = spellings.get(_plain_spelling(column.levels[int(value)]), []) if spellings else []
         if len(alike) > 1 and position != max(alike, key=lambda p: int(counts[:, p].sum())):
             usual = column.text(values[max(alike, key=lambda p: int(counts[:, p].sum()))])
-            message = f"{column.name!r} has the category {text} in {_some(context.names(where))}, elsewhere {usual}."
+            message = (
+                f"{column.name!r} has the category {text} in {enumerate_some(context.names(where))}, elsewhere {usual}."
+            )
             action = f"They differ in spelling only: write {usual} everywhere."
             affected = float(counts[where, position].sum() / context.domain.sizes.sum())
             yield Finding(column.name, context.names(where), "spelling", "high", message, action, affected, text)
@@ -870,13 +873,13 @@ def _group_sentence(findings: Sequence[Finding]) -> str:
     if len(columns) > 2 * SHOWN:
         drop = f"drop=[{', '.join(quote_name(name) for name in columns[:SHOWN])}, ...]"
     if kind == "missing":
-        names = _some([repr(name) for name in columns])
+        names = enumerate_some([repr(name) for name in columns])
         example = findings[0].message.replace(" is missing by domain: ", ", for example, ")
         verb = "Leave them out:" if findings[0].severity == "high" else "Check why; leaving them out is"
         return f"{names} are missing by domain; {example} {verb} {drop}."
     described = []
     for finding in findings[:SHOWN]:
-        where = "" if len(finding.domains) > SHOWN or not finding.domains else f" ({_some(finding.domains)})"
+        where = "" if len(finding.domains) > SHOWN or not finding.domains else f" ({enumerate_some(finding.domains)})"
         described.append(f"{finding.column!r}{where}")
     if len(findings) > SHOWN:
         described.append(f"{len(findings) - SHOWN} more")
@@ -911,7 +914,7 @@ def _range(text: Callable[[float], str], values: Floats) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _some(names: Sequence[str]) -> str:
+def enumerate_some(names: Sequence[str]) -> str:
     """The first few names, and how many more."""
     if len(names) <= SHOWN + 1:
         return _enumerate(names)

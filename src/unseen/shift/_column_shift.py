@@ -14,7 +14,7 @@ from ..metrics import random_effects
 from ..utils.optional_imports import optional_import
 from ._column_tests import MEAN_SPREAD, predict_next_domain
 from ._column_values import ColumnValues, DomainRows, Floats, Indices, read_columns
-from ._diagnose import adjust_by_holm
+from ._permutation_tests import adjust_by_holm
 
 MIN_CELL = 2  # values of a class in a domain, fewer of which have no spread
 MIN_ROWS = 10  # of a domain, for a slope: five of each class, as a rule, are too few to move it by a standard error

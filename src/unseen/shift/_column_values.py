@@ -110,7 +110,7 @@ def read_columns(columns: Any) -> list[ColumnValues]:
     else:
         raise TypeError(
             f"columns must be a mapping of names to values or a DataFrame; got {type(columns).__name__}. "
-            "Pass {'age': ages, 'sex': sexes}, or columns_from_table(table)."
+            "Pass {'age': ages, 'sex': sexes}."
         )
     lengths = {column.name: len(column.values) for column in read}
     if len(set(lengths.values())) > 1:
@@ -154,13 +154,18 @@ def categorical_column(name: str, values: Sequence[str | None]) -> ColumnValues:
     return ColumnValues(name, "categorical", codes, levels)
 
 
-def columns_from_table(table: Any) -> list[ColumnValues]:
-    """The features of a :class:`unseen.tables.Table` with categories as text, not as their positions.
+NEW_LEVEL = "a new category"  # the name of categories that a schema does not have
+
+
+def columns_from_matrix(X: Any, schema: Any) -> list[ColumnValues]:
+    """The columns of a matrix that a schema encoded, with categories as text, not as their positions.
 
     Parameters
     ----------
-    table : Table
-        What :func:`unseen.tables.load_table` returns. Dates are numbers: days since 1970.
+    X : ndarray of shape (n_samples, n_features)
+        The result of :meth:`unseen.tables.Schema.encode`. Dates are numbers: days since 1970.
+    schema : Schema
+        The description of the columns.
 
     Returns
     -------
@@ -168,11 +173,14 @@ def columns_from_table(table: Any) -> list[ColumnValues]:
         One for each feature.
     """
     columns = []
-    for position, column in enumerate(table.schema.columns):
-        values = np.array(table.X[:, position], dtype=np.float64)
+    for position, column in enumerate(schema.columns):
+        values = np.array(X[:, position], dtype=np.float64)
         if column.kind == "categorical":
-            values[values < 0] = np.nan  # a category that the schema does not know has no name here
-            columns.append(ColumnValues(column.name, "categorical", values, tuple(column.levels)))
+            levels = tuple(column.levels)
+            if (values < 0).any():
+                values[values < 0] = len(levels)
+                levels = (*levels, NEW_LEVEL)
+            columns.append(ColumnValues(column.name, "categorical", values, levels))
         else:
             columns.append(numeric_column(column.name, values))
     return columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -18,6 +18,7 @@ from ..report import draw_diagnosis, render_diagnosis
 from ..tables import (
     Dates,
     Scale,
+    Table,
     TableOptions,
     check_array_options,
     is_table,
@@ -29,8 +30,11 @@ from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
 from . import _interpretation
+from ._column_diagnosis import ColumnDiagnosis, diagnose_columns
+from ._column_repairs import ColumnRepairs, evaluate_table_repairs
 from ._permutation_tests import (
     PermutationResult,
+    adjust_by_holm,
     chi_square_result,
     distance_matrices,
     find_confirmed_outlier,
@@ -157,6 +161,11 @@ class Diagnosis:
         The domain that lies far from all others, if there is one.
     assumed : tuple of str
         Sentences about assumptions and omissions when a table was read.
+    columns : ColumnDiagnosis or None
+        Which columns differ, how, and what to do; None for arrays and photographs, and for tables
+        of more than 1,000 columns.
+    repairs : ColumnRepairs or None
+        Whether leaving out or repairing columns helps on held-out domains, if `try_repairs` is true.
     """
 
     n_samples: int
@@ -173,6 +182,8 @@ class Diagnosis:
     conditional_distances: Array
     outlier_domain: Any
     assumed: tuple[str, ...] = ()
+    columns: ColumnDiagnosis | None = None
+    repairs: ColumnRepairs | None = None
 
     @cached_property
     def notices(self) -> tuple[str, ...]:
@@ -215,6 +226,8 @@ class Diagnosis:
             "outlier_text": _interpretation.outlier_text(self),
             "reading": list(self.reading),
             "notices": list(self.notices),
+            "columns": None if self.columns is None else self.columns.summary(),
+            "repairs": None if self.repairs is None else self.repairs.summary(),
         }
 
     def __str__(self) -> str:
@@ -285,7 +298,9 @@ def diagnose(
     unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
     scale: Scale = "standardize",
+    try_repairs: bool = False,
     n_permutations: int = 499,
     max_per_domain: int = 500,
     alpha: float = 0.05,
@@ -309,7 +324,7 @@ def diagnose(
 
     Parameters
     ----------
-    data : DataFrame, dict, list of dict, structured array, str, path, array-like or sparse matrix
+    data : DataFrame, dict, list of dict, structured array, str, path, Table, array-like or sparse matrix
         A table with columns of labels and domains: see :func:`unseen.tables.load_table`. Or the features of the
         samples, of shape (n_samples, n_features), with `y` and `sample_domain`.
     y : array-like of shape (n_samples,), default=None
@@ -318,10 +333,12 @@ def diagnose(
         Domain of each sample, at least two different ones, unless they are a column of a table.
     label, domain : str, default=None
         Columns of the table; None guesses them from common names.
-    group, features, drop, unlabeled, dates, categories
+    group, features, drop, unlabeled, dates, categories, missing
         Further parameters of :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
         Scaling of the features of a table: see :func:`unseen.tables.make_preprocessor`.
+    try_repairs : bool, default=False
+        Whether to evaluate leaving out and repairing columns of a table, as :func:`unseen.try_repairs` does.
     n_permutations : int, default=499
         Number of permutations for every p-value; the smallest possible p-value is ``1 / (n_permutations + 1)``.
     max_per_domain : int, default=500
@@ -365,17 +382,26 @@ def diagnose(
         unlabeled=unlabeled,
         dates=dates,
         categories=categories,
+        missing=missing,
     )
-    if is_table(data, y, sample_domain):
-        table = read_survey(survey_table(data, options))
+    columns = None
+    repairs = None
+    is_read = isinstance(data, Table)  # by the caller, who has shown its notices
+    if is_read or is_table(data, y, sample_domain):
+        table = data if is_read else read_survey(survey_table(data, options))
+        columns = diagnose_columns(table, alpha)
+        if try_repairs:
+            repairs = evaluate_table_repairs(table, verbose=verbose)
         data = make_preprocessor(table.schema, scale).fit_transform(table.X)
         y = table.y
         sample_domain = table.domain
-        assumed = table.notices
+        assumed = [] if is_read else table.notices
         for notice in assumed:
             warn(notice, DataWarning)
     else:
         check_array_options(options)
+    if try_repairs and repairs is None:
+        raise ValueError("try_repairs=True needs a table with named columns; data are arrays. Pass a DataFrame.")
     if y is None or sample_domain is None:
         raise ValueError("diagnose needs labels and domains: pass y and sample_domain, or a table that has both.")
     check_labels(y)
@@ -423,6 +449,8 @@ def diagnose(
         conditional_distances=conditional,
         outlier_domain=None if outlier is None else domains.tolist()[outlier],
         assumed=tuple(assumed),
+        columns=columns,
+        repairs=repairs,
     )
 
 
@@ -518,12 +546,3 @@ def _make_class_shifts(
         else:
             shifts.append(ClassShift(label, n, None, None, None, False))
     return tuple(shifts)
-
-
-def adjust_by_holm(p_values: Array) -> list[float]:
-    """Adjust p-values for testing all of them, by Holm's step-down method."""
-    order = np.argsort(p_values)
-    stepped = np.maximum.accumulate(np.arange(len(p_values), 0, -1) * p_values[order])
-    adjusted = np.empty(len(p_values))
-    adjusted[order] = np.minimum(stepped, 1.0)
-    return adjusted.tolist()

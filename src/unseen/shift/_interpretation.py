@@ -206,7 +206,13 @@ def summary_text(summary: dict[str, Any]) -> str:
     tests = [f"{test['name']:<{width}}  {_detection_word(test)}: {test['effect_text']}" for test in summary["tests"]]
     remarks = [*summary["reading"], summary["outlier_text"], *(f"Note: {notice}" for notice in summary["notices"])]
     lines = [_wrap(test, " " * (width + 2)) for test in tests]
-    return "\n".join([head, *lines, "", *(_wrap(remark, "  ") for remark in remarks)])
+    sentences = (summary.get("columns") or {}).get("sentences", [])
+    numbered = [_wrap(f"{i}. {sentence}", "   ") for i, sentence in enumerate(sentences, 1)]
+    columns = ["", "Columns, the most important first:", *numbered, ""] if numbered else []
+    repairs = (summary.get("repairs") or {}).get("sentences", [])
+    if repairs:
+        columns += ["" if not columns else "Repairs of columns:", *(_wrap(line, "   ") for line in repairs), ""]
+    return "\n".join([head, *columns, *lines, "", *(_wrap(remark, "  ") for remark in remarks)])
 
 
 def _detection_word(test: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -151,9 +151,8 @@ def summarize_columns(columns: Any, *, domains: Any) -> dict[str, Any]:
             entry["quantiles"] = [_round_digits(np.quantile(part, QUANTILES)) if len(part) else None for part in parts]
             entry["deviation"] = [_round_digits([standard_deviation(part)])[0] if len(part) else None for part in parts]
             entry["logs"] = [_log_summary(part) for part in parts]
-            entry["masses"] = {
-                format_number(value): [int((part == value).sum()) for part in parts] for value in SENTINELS
-            }
+            counts_by_value = {value: [int((part == value).sum()) for part in parts] for value in SENTINELS}
+            entry["masses"] = {format_number(value): n for value, n in counts_by_value.items() if any(n)}
         stored[column.name] = entry
     return {"version": VERSION, "domains": list(domain.names), "columns": stored}
 
@@ -162,9 +161,9 @@ def _round_digits(values: Any) -> list[float]:
     return [float(f"{value:.{DIGITS}g}") for value in values]
 
 
-def _log_summary(values: Floats) -> dict[str, float] | None:
+def _log_summary(values: Floats) -> list[float] | None:
     statistics = log_statistics(values)
-    return None if statistics is None else asdict(statistics)
+    return None if statistics is None else _round_digits(astuple(statistics))
 
 
 def compare_columns(
@@ -188,6 +187,16 @@ def compare_columns(
     -------
     comparison : NewColumns
         Distances and findings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unseen.shift import compare_columns, summarize_columns
+    >>> rng = np.random.default_rng(0)
+    >>> domain = np.repeat(["a", "b", "c"], 100)
+    >>> summary = summarize_columns({"age": rng.normal(60, 10, size=300)}, domains=domain)
+    >>> [finding.kind for finding in compare_columns(summary, {"age": np.full(50, np.nan)}).findings]
+    ['missing']
     """
     if summary.get("version") != VERSION:
         raise ValueError(
@@ -262,7 +271,7 @@ def _new_missingness(
 
 def _read_logs(entry: Mapping[str, Any]) -> list[LogStatistics | None]:
     """Stored statistics of logarithms, one for each training domain."""
-    return [LogStatistics(**stored) if stored else None for stored in entry["logs"]]
+    return [LogStatistics(int(stored[0]), *stored[1:]) if stored else None for stored in entry["logs"]]
 
 
 def _other_units(
@@ -297,10 +306,10 @@ def _new_masses(column: str, entry: Mapping[str, Any], values: Floats, name: str
     """Values such as 0 or -9 that are far more frequent than in training."""
     findings = []
     sizes = np.array(entry["rows"]) - np.array(entry["missing"])
-    for text, counts in entry["masses"].items():
-        value = float(text)
+    for value in SENTINELS:
+        text = format_number(value)
         count = int((values == value).sum())
-        known = np.array(counts)
+        known = np.array(entry["masses"].get(text, [0] * len(sizes)))
         elsewhere = known.sum() / max(sizes.sum(), 1)
         share = count / len(values)
         if share - elsewhere < LEAST_MASS or not is_excess(count, len(values), known, sizes, level):

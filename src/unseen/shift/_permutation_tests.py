@@ -264,3 +264,12 @@ def find_outlier(distances: Array) -> int | None:
     others = np.delete(np.arange(len(distances)), candidate)
     is_outlier = distances[candidate, others].min() > OUTLIER_GAP * distances[np.ix_(others, others)].max()
     return candidate if is_outlier else None
+
+
+def adjust_by_holm(p_values: Array) -> list[float]:
+    """Adjust p-values for testing all of them, by Holm's step-down method."""
+    order = np.argsort(p_values)
+    stepped = np.maximum.accumulate(np.arange(len(p_values), 0, -1) * p_values[order])
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return adjusted.tolist()

@@ -10,6 +10,7 @@ from ._compare import Comparison, compare, compare_table, comparison_methods
 from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, make_tasks, subsample_domains
 from ._result_tables import AccuracyTable, Cell, load_published, make_accuracy_table, make_summary_rows
 from ._run import Execution, run
+from ._site_curve import SiteLearningCurve, site_learning_curve
 from ._store import Row, Store
 from ._synthetic import (
     CHOSEN_BY,
@@ -22,4 +23,16 @@ from ._synthetic import (
 from ._synthetic_figure import draw_synthetic_figure
 from ._verdict import describe_imbalance
 
-__all__ = ["METHODS", "Comparison", "Protocol", "Row", "Store", "Task", "compare", "make_tasks", "run"]
+__all__ = [
+    "METHODS",
+    "Comparison",
+    "Protocol",
+    "Row",
+    "SiteLearningCurve",
+    "Store",
+    "Task",
+    "compare",
+    "make_tasks",
+    "run",
+    "site_learning_curve",
+]

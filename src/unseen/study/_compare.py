@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from ..model_selection import (
 from ..models import make_preparation
 from ..report import draw_comparison, rank_methods, render_comparison
 from ..shift import Diagnosis, diagnose
-from ..tables import Dates, Table, is_table, load_table, make_preprocessor, table_from_arrays
+from ..tables import Dates, Table, is_table, load_table, table_from_arrays
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
 from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, make_tasks
@@ -155,6 +155,7 @@ def compare(
     unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
     methods: Sequence[Any] | None = None,
     repeats: int = 3,
     selection: Literal["domain", "within", "oracle"] = "domain",
@@ -196,6 +197,8 @@ def compare(
         Leave out columns of dates, or use them as days since 1970.
     categories : sequence of str, default=None
         Columns of the table that are categorical although their values are numbers, such as codes.
+    missing : mapping of str to value or list of values, default=None
+        Values that stand for missing values in columns of the table, such as ``{"cholesterol": 0}``.
     methods : sequence, default=None
         Methods to compare: names in `unseen.model_selection.METHODS`, and custom classifiers such as
         ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. None means all methods for comparisons, and both
@@ -281,6 +284,7 @@ def compare(
             unlabeled=unlabeled,
             dates=dates,
             categories=categories,
+            missing=missing,
             max_per_domain=max_per_domain,
             random_state=random_state,
         )
@@ -320,10 +324,7 @@ def compare_table(
     # The kernel matrix of the diagnosis has at most about 6000 rows, so that it does not cost more than the comparison.
     max_per_domain = max(20, min(500, 6000 // len(tasks)))
     # The preprocessing is fitted on all domains here, since the diagnosis computes no scores.
-    X = make_preprocessor(table.schema, protocol.preprocess).fit_transform(table.X)
-    diagnosis = diagnose(
-        X, table.y, sample_domain=table.domain, max_per_domain=max_per_domain, random_state=protocol.seed
-    )
+    diagnosis = diagnose(table, scale=protocol.preprocess, max_per_domain=max_per_domain, random_state=protocol.seed)
     summary = {
         "title": f"unseen compare: {table.name}",
         "data": data,

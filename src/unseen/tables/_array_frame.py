@@ -7,7 +7,7 @@ functions here are the versions for arrays of those in ``_values``, which read t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -35,6 +35,7 @@ from ._values import (
     list_levels,
     list_marks,
     longest_text,
+    mark_missing,
     parse_days,
     parse_numbers,
     rank_text,
@@ -217,6 +218,26 @@ def _parse_day(pattern: re.Pattern[str], text: str) -> float:
     sign = {"+": 1.0, "-": -1.0}.get(parts["sign"] or "", 0.0)
     offset = sign * (60 * offset_hours + offset_minutes)
     return (day - date(1970, 1, 1)).days + (60 * (60 * hours + minutes - offset) + seconds) / SECONDS_PER_DAY
+
+
+@mark_missing.register
+def _mark_missing(frame: ArrayFrame, missing: Mapping[str, Sequence[str]]) -> ArrayFrame:
+    replaced = {}
+    for name, values in missing.items():
+        if name not in frame.data:
+            continue
+        numbers = {parse_number(value) for value in values} - {None}
+        is_marked = np.zeros(frame.height, dtype=bool)
+        for i, text in enumerate(as_text(frame.data[name]).tolist()):
+            is_marked[i] = text is not None and (text.strip() in values or parse_number(text) in numbers)
+        if is_marked.any():
+            column = frame.data[name]
+            column = column.astype(np.float64) if column.dtype.kind in "biu" else column.copy()
+            column[is_marked] = {"f": np.nan, "m": np.timedelta64("NaT"), "M": np.datetime64("NaT")}.get(
+                column.dtype.kind
+            )
+            replaced[name] = column
+    return frame.with_columns(replaced)
 
 
 @parse_numbers.register

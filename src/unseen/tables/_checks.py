@@ -310,7 +310,7 @@ def select_columns(
         problems.append(f"features must be columns of numbers; {format_list(compress(names, ~is_kept))} are not.")
     elif not is_kept.any() and survey.rows:
         problems.append("no columns are left to be features.")
-    features = tuple(_make_column(columns, i) for i in np.flatnonzero(is_kept).tolist())
+    features = tuple(_make_column(columns, i, roles) for i in np.flatnonzero(is_kept).tolist())
     if not (options.keep_all or is_requested):
         notices += _make_identifier_notices(columns, is_kept, roles)
     notices += _make_date_notices(columns, is_kept)
@@ -353,14 +353,17 @@ def _make_date_notices(columns: ColumnStatistics, is_kept: NDArray[np.bool_]) ->
     return notices
 
 
-def _make_column(columns: ColumnStatistics, i: int) -> Column:
+def _make_column(columns: ColumnStatistics, i: int, roles: ColumnRoles) -> Column:
     name = columns.names[i]
     has_missing = bool(columns.n_missing[i] or columns.n_infinite[i])
+    marks = roles.missing.get(name, ())
     if columns.numeric[i]:
-        return Column(name, "numeric", missing=has_missing)
+        return Column(name, "numeric", missing=has_missing, missing_values=marks)
     if columns.dates[i]:
-        return Column(name, "date", date_format=columns.date_formats(i)[0], missing=has_missing)
-    return Column(name, "categorical", tuple(sorted(columns.levels[i])), missing=has_missing)
+        date_format = columns.date_formats(i)[0]
+        return Column(name, "date", date_format=date_format, missing=has_missing, missing_values=marks)
+    levels = tuple(sorted(columns.levels[i]))
+    return Column(name, "categorical", levels, missing=has_missing, missing_values=marks)
 
 
 def _make_reading_notices(survey: Survey, is_reported: NDArray[np.bool_]) -> list[str]:

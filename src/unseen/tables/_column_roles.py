@@ -77,6 +77,7 @@ class TableOptions:
     group: str | None = None
     dates: Dates = "drop"
     categories: Sequence[str] | None = None
+    missing: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.dates not in get_args(Dates):
@@ -87,6 +88,7 @@ class TableOptions:
         object.__setattr__(self, "features", _check_column_names(self.features, "features"))
         object.__setattr__(self, "drop", _check_column_names(self.drop, "drop") or ())
         object.__setattr__(self, "categories", _check_column_names(self.categories, "categories") or ())
+        object.__setattr__(self, "missing", parse_missing_values(self.missing))
         limit = self.max_per_domain
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer))):
             raise TypeError(f"max_per_domain must be an integer; got {limit!r}.")
@@ -102,6 +104,28 @@ def _check_column_names(names: Any, parameter: str) -> tuple[str, ...] | None:
     if not all(isinstance(name, str) for name in column_names):
         raise TypeError(f"{parameter} must be names of columns; got {names!r}.")
     return column_names
+
+
+def parse_missing_values(missing: Any) -> dict[str, tuple[str, ...]]:
+    """Check values that stand for missing values, such as ``{"cholesterol": 0}``, and return them as text by column."""
+    if missing is None:
+        return {}
+    if not isinstance(missing, Mapping) or not all(isinstance(name, str) for name in missing):
+        raise TypeError(
+            f"missing must map names of columns to values that stand for missing values, such as {{'age': -9}}; got "
+            f"{missing!r}."
+        )
+    parsed = {}
+    for name, values in missing.items():
+        is_single = isinstance(values, str) or not isinstance(values, Iterable)
+        texts = [str(value).strip() for value in ([values] if is_single else values)]
+        if not texts or not all(texts):
+            raise ValueError(
+                f"missing={{{name!r}: {values!r}}} must hold a number or text. Pass a value such as 0, or a list of "
+                "values."
+            )
+        parsed[name] = tuple(dict.fromkeys(texts))
+    return parsed
 
 
 @dataclass
@@ -120,6 +144,7 @@ class ColumnRoles:
     features: list[str] = field(default_factory=list)
     maybe_groups: list[str] = field(default_factory=list)
     categories: set[str] = field(default_factory=set)
+    missing: dict[str, tuple[str, ...]] = field(default_factory=dict)  # values that stand for missing ones, as text
     left_out: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -137,7 +162,8 @@ def assign_roles(tables: Sequence[TableFile], options: TableOptions, *, several:
     requested_roles = [name for name in (options.label, options.domain, options.group) if name is not None]
     # A column to drop needs to be in one file only, all others in every file.
     unknown_drop = [name for name in drop if not any(name in table.types for table in tables)]
-    for name in dict.fromkeys([*requested_roles, *requested_features, *categories]):
+    missing = {name: tuple(values) for name, values in (options.missing or {}).items()}
+    for name in dict.fromkeys([*requested_roles, *requested_features, *categories, *missing]):
         roles.problems += _find_absent_column(name, tables)
     for name in dict.fromkeys(unknown_drop):
         roles.problems += _find_absent_column(name, tables)
@@ -176,6 +202,7 @@ def assign_roles(tables: Sequence[TableFile], options: TableOptions, *, several:
     roles.left_out |= dict.fromkeys((name for name in drop if name not in unknown_drop), "dropped")
     other_roles = {roles.label, roles.domain, roles.group, *drop}
     roles.features = [name for name in chosen if name not in other_roles]
+    roles.missing = {name: values for name, values in missing.items() if name in roles.features}
     _leave_out_unreadable(tables, roles)
     return roles
 
@@ -189,6 +216,7 @@ def _find_conflicts(roles: ColumnRoles, options: TableOptions) -> list[str]:
             (options.drop, "dropped"),
             (options.features, "a feature"),
             (options.categories, "a category"),
+            (options.missing, "a feature with missing values"),
         ):
             if name in (names or ()):
                 problems.append(f"{name!r} is the {role} column and cannot be {use} as well.")

@@ -264,6 +264,7 @@ def load_table(
     unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
     max_per_domain: int | None = None,
     random_state: int = 0,
 ) -> Table:
@@ -303,6 +304,9 @@ def load_table(
     categories : sequence of str, default=None
         Columns that hold categories although their values are numbers, such as codes. Columns of a categorical type of
         pandas or polars always hold categories.
+    missing : mapping of str to value or list of values, default=None
+        Values that stand for missing values in a column, such as ``{"cholesterol": 0, "age": [-9, 999]}``, in addition
+        to empty cells and marks such as NA. The same holds for new tables that a model predicts.
     max_per_domain : int, default=None
         Maximum number of rows of each domain, selected at random, from all its classes.
     random_state : int, default=0
@@ -345,6 +349,7 @@ def load_table(
         group=group,
         dates=dates,
         categories=categories,
+        missing=missing,
     )
     return read_survey(survey_table(path, options), random_state)
 

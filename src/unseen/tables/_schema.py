@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..linalg import check_squares
 from ..utils.validation import format_list
 from ._array_frame import ArrayFrame
+from ._column_roles import parse_missing_values
 from ._errors import MAX_SHOWN, format_count, format_unknown_column, raise_table_error
 from ._values import (
     DATE_FORMATS,
@@ -23,6 +24,7 @@ from ._values import (
     find_missing,
     import_polars,
     list_distinct,
+    mark_missing,
     parse_days,
     parse_numbers,
 )
@@ -51,6 +53,8 @@ class Column:
         Format of dates in text.
     missing : bool, default=False
         Whether values were missing in the training data; if so, the column may be absent from a new table.
+    missing_values : tuple of str, default=()
+        Values that stand for missing values, such as "0" or "-9", in addition to empty cells and marks such as NA.
 
     Examples
     --------
@@ -64,6 +68,7 @@ class Column:
     levels: tuple[str, ...] = ()
     date_format: str = ISO_FORMAT
     missing: bool = False
+    missing_values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,8 @@ class Schema:
         """
         self.check_columns(frame.columns, "The table")
         frame = _add_empty_columns(frame, self.find_absent(frame.columns))
+        marks = {column.name: column.missing_values for column in self.columns if column.missing_values}
+        frame = mark_missing(frame, marks)
         numeric = [position for position, column in enumerate(self.columns) if column.kind == "numeric"]
         numbers = frame[[self.columns[position].name for position in numeric]]
         values, not_numbers = parse_numbers(numbers)
@@ -167,6 +174,17 @@ class Schema:
                 new_levels[column.name] = NewValues.from_series(as_text(frame.filter(is_new)[column.name]))
         return new_levels
 
+    def with_missing_values(self, missing: Any) -> Schema:
+        """Return a schema with further values that stand for missing values, such as ``{"age": -9}``."""
+        marks = parse_missing_values(missing)
+        known = self.feature_names
+        raise_table_error([format_unknown_column(name, known) for name in marks if name not in known])
+        columns = [
+            replace(column, missing_values=tuple(dict.fromkeys([*column.missing_values, *marks.get(column.name, ())])))
+            for column in self.columns
+        ]
+        return replace(self, columns=tuple(columns))
+
     def find_absent(self, names: Iterable[str]) -> list[str]:
         """Find the features that are not among the columns of a table."""
         present = set(names)
@@ -195,7 +213,10 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the schema to lists, dicts and strings, for JSON."""
-        columns = [{**asdict(column), "levels": list(column.levels)} for column in self.columns]
+        columns = [
+            {**asdict(column), "levels": list(column.levels), "missing_values": list(column.missing_values)}
+            for column in self.columns
+        ]
         return {"columns": columns, **{role: getattr(self, role) for role in ROLES}}
 
     @classmethod
@@ -208,6 +229,7 @@ class Schema:
                 tuple(column["levels"]),
                 column.get("date_format", ISO_FORMAT),
                 column.get("missing", False),
+                tuple(column.get("missing_values", ())),
             )
             for column in data["columns"]
         ]
@@ -259,6 +281,8 @@ def _find_column_problem(column: Column) -> str | None:
         )
     if not isinstance(column.missing, bool):
         return f"the entry 'missing' of column {column.name!r} must be true or false; got {column.missing!r}."
+    if not all(isinstance(value, str) for value in column.missing_values):
+        return f"the entry 'missing_values' of column {column.name!r} must hold text."
     if not all(isinstance(level, str) for level in column.levels):
         return f"the levels of column {column.name!r} must be text."
     if len(set(column.levels)) < len(column.levels):

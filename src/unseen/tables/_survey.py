@@ -29,6 +29,7 @@ from ._values import (
     list_levels,
     list_marks,
     longest_text,
+    mark_missing,
     parse_days,
     parse_numbers,
     rank_text,
@@ -384,7 +385,7 @@ def survey_batches(tables: Sequence[TableFile], roles: ColumnRoles, unlabeled: s
         survey.starts.append(survey.rows)
         file_domain = survey.domain.add_name(table.name) if roles.files_are_domains else 0
         part = None
-        for frame in _iter_frames(table, columns):
+        for frame in _iter_frames(table, columns, roles):
             if part is None or (part.rows >= MIN_PART_ROWS and table.path.suffix.lower() == ".parquet"):
                 part = Part(
                     table.path.absolute(),
@@ -406,14 +407,17 @@ def survey_batches(tables: Sequence[TableFile], roles: ColumnRoles, unlabeled: s
         return survey
     label_columns = [roles.label] if roles.label is not None and unlabeled is not None else []
     for table in tables:
-        for frame in _iter_frames(table, [*with_levels, *label_columns]):
+        for frame in _iter_frames(table, [*with_levels, *label_columns], roles):
             with translate_read_errors(table.path):
                 survey.columns.update_levels(survey.label.drop_ignored(frame)[0])
     return survey
 
 
-def _iter_frames(table: TableFile, columns: list[str]) -> Iterator[pl.DataFrame]:
-    return iter_file_batches(table.path, columns, choose_batch_size(len(columns)), names=table.names)
+def _iter_frames(table: TableFile, columns: list[str], roles: ColumnRoles) -> Iterator[pl.DataFrame]:
+    for frame in iter_file_batches(table.path, columns, choose_batch_size(len(columns)), names=table.names):
+        with translate_read_errors(table.path):
+            marked = mark_missing(frame, roles.missing)
+        yield marked
 
 
 def _add_rows(survey: Survey, frame: pl.DataFrame, file_domain: int) -> None:

@@ -5,6 +5,7 @@ The functions here take columns and frames of polars; ``_array_frame`` registers
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,23 @@ def as_levels(series: Any) -> Any:
 def is_missing_mark(text: pl.Series) -> pl.Series:
     """Mark the entries of a text column that stand for a missing value."""
     return text.is_null() | text.str.strip_chars().str.to_lowercase().is_in(MISSING_MARKS).fill_null(True)
+
+
+@singledispatch
+def mark_missing(frame: Any, missing: Mapping[str, Sequence[str]]) -> Any:
+    """Replace values that stand for missing values, given as text by column, by null.
+
+    Numbers are compared as numbers, so that 0, 0.0 and the text "0" are the same value.
+    """
+    replaced = []
+    for name, values in missing.items():
+        if name in frame.columns:
+            pl = import_polars()
+            text = as_text(frame[name]).str.strip_chars()
+            numbers = pl.Series(values, dtype=pl.String).cast(pl.Float64, strict=False).drop_nulls()
+            is_marked = text.is_in(list(values)) | text.cast(pl.Float64, strict=False).is_in(numbers.to_list())
+            replaced.append(frame[name].set(is_marked.fill_null(False), None))
+    return frame.with_columns(replaced) if replaced else frame
 
 
 @singledispatch

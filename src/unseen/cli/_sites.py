@@ -1,0 +1,100 @@
+"""``unseen sites``: what further domains, and further rows of each domain, are worth on a new domain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from ..utils.io import check_output_path
+from . import _options as o
+from ._report import (
+    escape_controls,
+    make_console,
+    make_table,
+    print_notices,
+    print_result,
+    save_figure,
+    select_format,
+    translate_errors,
+)
+
+
+def sites(
+    data: o.Data,
+    *,
+    label: o.Label = None,
+    domain: o.Domain = None,
+    group: o.Group = None,
+    features: o.Features = None,
+    drop: o.Drop = None,
+    unlabeled: o.Unlabeled = None,
+    dates: o.Dates = "drop",
+    categories: o.Categories = None,
+    missing: o.Missing = None,
+    max_per_domain: o.MaxPerDomain = None,
+    scale: o.Scale = "standardize",
+    methods: o.AverageMethods = "logistic,gradient boosting",
+    metric: o.Metric = "accuracy",
+    output: o.Output = o.STANDARD_OUTPUT,
+    format: o.TableFormat = None,
+    figure: o.Figure = None,
+    quiet: o.Quiet = False,
+    seed: o.Seed = 0,
+    jobs: o.Jobs = 1,
+) -> None:
+    """Estimate what more domains, or more rows of each, are worth: a learning curve over domains.
+
+    Example: unseen sites hospitals.csv --label diagnosis --domain hospital --figure curve.png
+    """
+    from ..study import site_learning_curve
+    from ..tables import TableOptions
+
+    with translate_errors():
+        check_output_path(figure, ".png", ".svg", ".pdf")
+        o.check_result_output(output)
+        request = TableOptions(
+            label=label,
+            domain=domain,
+            features=o.parse_names(features),
+            drop=o.parse_names(drop),
+            unlabeled=unlabeled,
+            max_per_domain=max_per_domain,
+            seed=seed,
+            group=group,
+            dates=dates,
+            categories=o.parse_names(categories),
+            missing=o.parse_missing(missing),
+        )
+        table = o.read_table(data, request)
+        print_notices(table.notices)
+        curve = site_learning_curve(
+            table,
+            scale=scale,
+            methods=o.parse_names(methods) or [],
+            metric=metric,
+            random_state=seed,
+            n_jobs=jobs,
+            verbose=int(not quiet),
+        )
+        if figure is not None:
+            save_figure(curve.plot(), figure)
+        summary = curve.summary()
+        rows = [{**point, "extrapolated": False} for point in summary["points"]]
+        rows += [{**point, "extrapolated": True} for point in summary["extrapolated"]]
+        print_result(summary, show_curve, select_format(format, output), output, rows)
+
+
+def show_curve(summary: dict[str, Any]) -> None:
+    """Print the curve as a table, and what it says in sentences."""
+    factor, digits = (100, 1) if summary["is_percent"] else (1, 3)
+    metric = summary["metric"]
+    title = f"{metric[0].upper()}{metric[1:]} on a new domain{', in percent' if summary['is_percent'] else ''}"
+    table = make_table(["training domains"], ["mean", "95% prediction interval"], title)
+    for points, mark in ((summary["points"], ""), (summary["extrapolated"], " (power law)")):
+        for point in points:
+            ends = " to ".join(f"{factor * point[end]:.{digits}f}" for end in ("lower", "upper"))
+            table.add_row(f"{point['n_domains']}{mark}", f"{factor * point['mean']:.{digits}f}", ends)
+    make_console().print(table)
+    for sentence in summary["sentences"]:
+        typer.echo(escape_controls(sentence))

@@ -1,0 +1,503 @@
+"""Learning curve over domains: what further domains, or further rows of each, are worth on a new domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import stdtrit
+from scipy.stats import f as f_distribution
+
+from ..linalg import Array, Ints
+from ..metrics import expected_performance
+from ..model_selection import (
+    AVERAGE_METHODS,
+    EvaluationConfig,
+    Metric,
+    ProgressOptions,
+    Split,
+    check_metric,
+    get_metric,
+    make_average_candidates,
+    metric_range,
+    predict_by_average,
+    score_probabilities,
+    single_thread,
+)
+from ..report import draw_site_curve
+from ..tables import Dates, Scale, Table, TableOptions, make_preprocessor, open_data, read_survey
+from ..utils.optional_imports import optional_import
+from ..utils.samples import Samples
+
+MIN_DOMAINS = 4  # curves of 1, 2 and 3 training domains are the least to fit a power law to
+MAX_SIZES = 8  # numbers of training domains that are evaluated, spaced like a geometric series
+MAX_SUBSETS = 20  # of each size; one for each domain if all others are used
+ROW_SHARES = (0.25, 0.5)  # of the rows of each training domain
+# Exponents of the power law. Error rates of many learners fall with an exponent between 0.5 and 1; the rest is caution.
+EXPONENTS = np.linspace(0.2, 2.0, 37)
+LEVEL = 0.95  # of intervals
+N_DRAWS = 20  # of one training set for each held-out domain, over which prediction intervals are averaged
+MORE_DOMAINS = (1, 2, 5, 10)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """Scores on new domains of models that were trained on some number of domains.
+
+    Attributes
+    ----------
+    n_domains : int
+        Number of training domains.
+    mean : float
+        Mean score over held-out domains.
+    lower, upper : float
+        95% prediction interval of the score on a new domain.
+    n_models : int
+        Number of training sets.
+    """
+
+    n_domains: int
+    mean: float
+    lower: float
+    upper: float
+    n_models: int
+
+
+@dataclass(frozen=True)
+class CurveGain:
+    """What more data are worth, extrapolated by a power law.
+
+    Attributes
+    ----------
+    gain, lower, upper : float
+        Expected change of the score on a new domain, and its 95% interval.
+    """
+
+    gain: float
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, eq=False)
+class PowerLaw:
+    """Score = limit - slope * size^-exponent, with one exponent and a limit and slope for each held-out domain.
+
+    Attributes
+    ----------
+    sizes : ndarray of shape (n_sizes,)
+        Sizes of the training data.
+    scores : ndarray of shape (n_domains, n_sizes)
+        Mean score of each held-out domain; NaN where there is none.
+    """
+
+    sizes: Array
+    scores: Array
+
+    def slopes(self, exponent: float) -> Array:
+        """Least squares slope of each domain that has scores at two sizes or more; NaN for others."""
+        x = -(self.sizes**-exponent)
+        known = np.isfinite(self.scores)
+        counts = known.sum(axis=1)
+        safe = np.maximum(counts, 1)
+        mean_x = (known * x).sum(axis=1) / safe
+        filled = np.where(known, self.scores, 0.0)
+        mean_y = filled.sum(axis=1) / safe
+        deviations = np.where(known, x - mean_x[:, None], 0.0)
+        square = (deviations**2).sum(axis=1)
+        slope = (deviations * (filled - mean_y[:, None])).sum(axis=1) / np.where(square > 0, square, 1.0)
+        return np.where((counts >= 2) & (square > 0), slope, np.nan)
+
+    def squared_error(self, exponent: float) -> float:
+        """Sum of squared residuals."""
+        slope = self.slopes(exponent)
+        x = -(self.sizes**-exponent)
+        known = np.isfinite(self.scores) & np.isfinite(slope)[:, None]
+        fitted = np.where(known, self.scores - slope[:, None] * x, 0.0)
+        intercept = fitted.sum(axis=1, keepdims=True) / np.maximum(known.sum(axis=1, keepdims=True), 1)
+        return float((np.where(known, fitted - intercept, 0.0) ** 2).sum())
+
+    def plausible_exponents(self) -> tuple[float, list[float]]:
+        """The exponent of least squares, and those that an F test at the 5% level does not reject."""
+        errors = np.array([self.squared_error(exponent) for exponent in EXPONENTS])
+        best = float(EXPONENTS[errors.argmin()])
+        usable = np.isfinite(self.slopes(best))
+        freedom = int(np.isfinite(self.scores[usable]).sum()) - 2 * int(usable.sum()) - 1
+        if freedom < 1:
+            return best, EXPONENTS.tolist()
+        limit = errors.min() * (1 + f_distribution.isf(1 - LEVEL, 1, freedom) / freedom)
+        return best, EXPONENTS[errors <= limit].tolist()
+
+    def gain(self, size: float, new_size: float) -> CurveGain:
+        """Change of the mean score from one size to another, with a paired t interval over held-out domains.
+
+        The interval is the union of those of all plausible exponents, since a curve over few sizes hardly determines
+        the exponent.
+        """
+        best, plausible = self.plausible_exponents()
+        ends = []
+        for exponent in dict.fromkeys([best, *plausible]):
+            gains = self.slopes(exponent) * (size**-exponent - new_size**-exponent)
+            gains = gains[np.isfinite(gains)]
+            m = len(gains)
+            if m < 2:
+                return CurveGain(float(gains.mean()) if m else np.nan, np.nan, np.nan)
+            half = stdtrit(m - 1, (1 + LEVEL) / 2) * gains.std(ddof=1) / np.sqrt(m)
+            ends.append((gains.mean(), gains.mean() - half, gains.mean() + half))
+        means, lowers, uppers = zip(*ends, strict=True)
+        return CurveGain(float(means[0]), float(min(lowers)), float(max(uppers)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SiteLearningCurve:
+    """The expected score on a new domain against the number of training domains; see `unseen.site_learning_curve`.
+
+    Attributes
+    ----------
+    domains : tuple of str
+        The domains.
+    metric : Metric
+        The metric; larger is better.
+    methods : tuple of str
+        The models whose mean was evaluated.
+    points : tuple of CurvePoint
+        The scores at each number of training domains.
+    by_sites, by_rows : PowerLaw
+        The curves over numbers of training domains, and over shares of the rows of each.
+    """
+
+    domains: tuple[str, ...]
+    metric: Metric
+    methods: tuple[str, ...]
+    points: tuple[CurvePoint, ...]
+    by_sites: PowerLaw
+    by_rows: PowerLaw
+
+    def gain(self, n_more: int) -> CurveGain:
+        """What further domains are worth to a model of all domains."""
+        m = len(self.domains)
+        return self.by_sites.gain(m, m + n_more)
+
+    @property
+    def row_gain(self) -> CurveGain:
+        """What twice the rows of each domain are worth."""
+        return self.by_rows.gain(1.0, 2.0)
+
+    def predict(self, n_domains: int) -> CurvePoint:
+        """Expected score, with its prediction interval, on a new domain for a model of so many domains.
+
+        Beyond the evaluated numbers the last point is moved by the power law: the ends of its prediction interval by
+        the ends of the interval of the gain.
+
+        Parameters
+        ----------
+        n_domains : int
+            Number of training domains, at least the largest that was evaluated, which is one less than all.
+        """
+        last = self.points[-1]
+        if n_domains < last.n_domains:
+            raise ValueError(f"n_domains must be at least {last.n_domains}; got {n_domains}. See points for fewer.")
+        gain = self.by_sites.gain(last.n_domains, n_domains)
+        low, high = metric_range(self.metric.scoring)
+        mean, lower, upper = (
+            float(np.clip(value, low, high))
+            for value in (last.mean + gain.gain, last.lower + gain.lower, last.upper + gain.upper)
+        )
+        return CurvePoint(n_domains, mean, min(lower, mean), max(upper, mean), 0)
+
+    def sentences(self) -> list[str]:
+        """Return what the curve says in sentences."""
+        m = len(self.domains)
+        now = self.predict(m)
+        first = (
+            f"A model of these {m} domains reaches {self._format(now.mean)} {self.metric.label} on a new domain, 95% "
+            f"prediction interval {self._format(now.lower)} to {self._format(now.upper)}. The model is the mean of "
+            f"{' and '.join(self.methods)}."
+        )
+        two = self._format_gain(self.gain(2))
+        rows = self._format_gain(self.row_gain)
+        return [
+            first,
+            f"Two more domains are worth about {two}; doubling the rows of each domain {rows}.",
+            "The gains are extrapolated by a power law over subsets of domains, and assume further domains like these.",
+        ]
+
+    def _format(self, score: float) -> str:
+        return f"{100 * score:.1f}%" if self.metric.percent else f"{score:.3f}"
+
+    def _format_gain(self, gain: CurveGain) -> str:
+        factor, unit, digits = (100, " points", 1) if self.metric.percent else (1, "", 3)
+        values = [f"{factor * value:+.{digits}f}" for value in (gain.gain, gain.lower, gain.upper)]
+        return f"{values[0]}{unit} ({values[1]} to {values[2]})"
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything as plain values, for JSON and the figure."""
+        m = len(self.domains)
+        sizes = [m, *(m + n for n in MORE_DOMAINS)]
+        exponent, plausible = self.by_sites.plausible_exponents()
+        return {
+            "domains": list(self.domains),
+            "metric": self.metric.label,
+            "is_percent": self.metric.percent,
+            "methods": list(self.methods),
+            "points": [asdict(point) for point in self.points],
+            "extrapolated": [asdict(self.predict(size)) for size in sizes],
+            "gains": [{"more_domains": n, **asdict(self.gain(n))} for n in MORE_DOMAINS],
+            "row_gain": asdict(self.row_gain),
+            "row_points": [
+                {"share": float(share), "mean": float(np.nanmean(self.by_rows.scores[:, i]))}
+                for i, share in enumerate(self.by_rows.sizes)
+            ],
+            "exponent": [exponent, min(plausible), max(plausible)],
+            "sentences": self.sentences(),
+        }
+
+    def to_frame(self) -> Any:
+        """Return the points and the extrapolation as a pandas DataFrame."""
+        pandas = optional_import("pandas", "to_frame()")
+        summary = self.summary()
+        rows = [{**point, "extrapolated": False} for point in summary["points"]]
+        rows += [{**point, "extrapolated": True} for point in summary["extrapolated"]]
+        return pandas.DataFrame(rows)
+
+    def plot(self, figure: Any = None) -> Any:
+        """Draw the curve with its prediction intervals.
+
+        Parameters
+        ----------
+        figure : matplotlib Figure or SubFigure, default=None
+            Figure to draw on; None creates one.
+
+        Returns
+        -------
+        figure : matplotlib Figure or SubFigure
+            The figure.
+        """
+        return draw_site_curve(self.summary(), figure)
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
+    def __repr__(self) -> str:
+        return f"<SiteLearningCurve: {len(self.domains)} domains, {self.metric.label}>"
+
+
+def site_learning_curve(
+    data: Any,
+    y: Any = None,
+    *,
+    sample_domain: Any = None,
+    label: str | None = None,
+    domain: str | None = None,
+    group: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    unlabeled: str | int | None = None,
+    dates: Dates = "drop",
+    categories: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
+    max_per_domain: int | None = None,
+    scale: Scale = "standardize",
+    methods: Sequence[Any] = AVERAGE_METHODS,
+    metric: str = "accuracy",
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> SiteLearningCurve:
+    """Estimate what further domains, and further rows of each domain, are worth on a new domain.
+
+    Models are trained on subsets of the domains and evaluated on the domains that are not in the subset. A power law
+    is fitted to the scores of each held-out domain against the number of training domains, and extrapolated. The same
+    is done with random halves and quarters of the rows of the training domains.
+
+    Parameters
+    ----------
+    data : DataFrame, dict, list of dict, structured array, str, path, Table or array-like
+        A table with columns of labels and domains, or samples with `y` and `sample_domain`.
+    y, sample_domain : array-like of shape (n_samples,), default=None
+        Classes and domains of samples, unless they are columns of a table.
+    label, domain, group, features, drop, unlabeled, dates, categories, missing, max_per_domain
+        The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
+    scale : {"standardize", "l2", "none"}, default="standardize"
+        See :func:`unseen.tables.make_preprocessor`.
+    methods : sequence of str, default=("logistic", "gradient boosting")
+        Models whose mean probabilities are evaluated, each with one setting: names in
+        `unseen.model_selection.METHODS`. The default is cheap; the ensemble of :func:`unseen.fit` is as a rule a little
+        better, at every number of domains.
+    metric : str, default="accuracy"
+        The score: see :func:`unseen.fit`.
+    random_state : int, default=0
+        Seed of the subsets.
+    n_jobs : int, default=None
+        Number of processes.
+    verbose : int, default=0
+        1 shows progress.
+
+    Returns
+    -------
+    curve : SiteLearningCurve
+        Points with prediction intervals, and gains. ``print`` shows sentences.
+
+    Examples
+    --------
+    >>> from unseen import site_learning_curve
+    >>> from unseen.datasets import load_digits_table
+    >>> curve = site_learning_curve(load_digits_table(), max_per_domain=40, methods=["logistic"])
+    >>> [point.n_domains for point in curve.points]
+    [1, 2, 3, 4, 5]
+    """
+    options = TableOptions(
+        label=label,
+        domain=domain,
+        group=group,
+        features=features,
+        drop=drop,
+        unlabeled=unlabeled,
+        dates=dates,
+        categories=categories,
+        missing=missing,
+        max_per_domain=max_per_domain,
+        seed=random_state,
+    )
+    opened = open_data(data, y, sample_domain, options, "site_learning_curve")
+    table = opened if isinstance(opened, Table) else read_survey(opened, random_state)
+    samples = table.samples
+    domains = np.unique(table.domain).tolist()
+    m = len(domains)
+    if m < MIN_DOMAINS:
+        raise ValueError(
+            f"A learning curve over domains needs at least {MIN_DOMAINS} domains, since it trains on subsets of them "
+            f"and holds others out; there are {m}."
+        )
+    chosen = get_metric(metric)
+    check_metric(chosen.scoring, samples.classes)
+    candidates = make_average_candidates(methods, len(samples.classes))
+    rng = np.random.default_rng(random_state)
+    subsets = make_subsets(m, rng)
+    splits: list[Split] = []
+    origins: list[tuple[int, int]] = []  # the training set and the held-out domain of each split
+    training_sets = [np.flatnonzero(np.isin(samples.domain_codes, subset)) for subset in subsets]
+    training_sizes = [float(len(subset)) for subset in subsets]
+    n_subsets = len(subsets)
+    held_out = [np.setdiff1d(np.arange(m), subset) for subset in subsets]
+    for share in ROW_SHARES:
+        rows = _draw_share(samples, share, rng)
+        for d in range(m):
+            training_sets.append(rows[samples.domain_codes[rows] != d])
+            training_sizes.append(share)
+            held_out.append(np.array([d]))
+    for i, (train, tested) in enumerate(zip(training_sets, held_out, strict=True)):
+        for d in tested.tolist():
+            splits.append((train, np.flatnonzero(samples.domain_codes == d)))
+            origins.append((i, d))
+    config = EvaluationConfig(
+        preparation=make_preprocessor(table.schema, scale),
+        n_jobs=n_jobs,
+        progress=ProgressOptions("Learning curve", verbose),
+    )
+    with single_thread():
+        probabilities = predict_by_average(candidates, samples, splits, config)
+    scores = score_probabilities(probabilities, samples, splits, chosen.scoring)
+    by_set = np.full((len(training_sets), m), np.nan)
+    for (i, d), score in zip(origins, scores.tolist(), strict=True):
+        by_set[i, d] = score
+    return make_curve(
+        tuple(domains),
+        chosen,
+        tuple(candidate.method for candidate in candidates),
+        np.array(training_sizes),
+        by_set,
+        n_subsets,
+        random_state,
+    )
+
+
+def make_subsets(m: int, rng: np.random.Generator) -> list[Ints]:
+    """Make subsets of m domains to train on: for each size, neighbors on a random circle, so that all occur equally.
+
+    Of the largest size, m - 1, there are all m subsets; of the others at most 20.
+    """
+    sizes = np.unique(np.round(np.geomspace(1, m - 1, MAX_SIZES)).astype(int))
+    subsets: dict[tuple[int, ...], Ints] = {}
+    for size in sizes.tolist():
+        circle = rng.permutation(m)
+        starts = np.arange(m) if size == m - 1 else rng.permutation(m)[:MAX_SUBSETS]
+        for start in starts.tolist():
+            subset = np.sort(np.roll(circle, -start)[:size])
+            subsets[tuple(subset.tolist())] = subset
+    return list(subsets.values())
+
+
+def _draw_share(samples: Samples, share: float, rng: np.random.Generator) -> Ints:
+    """Draw a share of the rows of each class in each domain, at least one."""
+    cells = samples.domain_codes * len(samples.classes) + samples.codes
+    drawn = []
+    for cell in np.unique(cells):
+        rows = np.flatnonzero(cells == cell)
+        drawn.append(rng.permutation(rows)[: max(int(np.ceil(share * len(rows))), 1)])
+    return np.sort(np.concatenate(drawn))
+
+
+def make_curve(
+    domains: tuple[str, ...],
+    metric: Metric,
+    methods: tuple[str, ...],
+    training_sizes: Array,
+    by_set: Array,
+    n_subsets: int,
+    random_state: int = 0,
+) -> SiteLearningCurve:
+    """Make a learning curve of scores.
+
+    Parameters
+    ----------
+    domains, metric, methods
+        Names.
+    training_sizes : ndarray of shape (n_sets,)
+        Number of domains of each subset of domains, then the share of rows of each sample of rows.
+    by_set : ndarray of shape (n_sets, n_domains)
+        Score of each training set on each domain; NaN where the domain was in training or there is no score.
+    n_subsets : int
+        How many of the training sets are subsets of domains.
+    random_state : int, default=0
+        Seed of the draws over which prediction intervals are averaged.
+    """
+    m = len(domains)
+    subsets = by_set[:n_subsets]
+    sizes = np.unique(training_sizes[:n_subsets])
+    rng = np.random.default_rng(random_state)
+    bounds = metric_range(metric.scoring)
+    curve = np.full((m, len(sizes)), np.nan)
+    points = []
+    for i, size in enumerate(sizes):
+        own = subsets[training_sizes[:n_subsets] == size]
+        known = np.isfinite(own)
+        counts = known.sum(axis=0)
+        curve[:, i] = np.where(counts > 0, np.where(known, own, 0.0).sum(axis=0) / np.maximum(counts, 1), np.nan)
+        if (counts > 0).sum() >= 2:
+            lower, upper = _prediction_interval(own, bounds, rng)
+            points.append(CurvePoint(int(size), float(np.nanmean(curve[:, i])), lower, upper, len(own)))
+    if not points or points[-1].n_domains != m - 1:
+        raise ValueError(f"{metric.label} is not defined on enough domains for a learning curve. Use another metric.")
+    shares = np.unique(training_sizes[n_subsets:])
+    row_scores = [np.nanmax(by_set[n_subsets:][training_sizes[n_subsets:] == share], axis=0) for share in shares]
+    by_rows = PowerLaw(np.array([*shares, 1.0]), np.column_stack([*row_scores, curve[:, -1]]))
+    return SiteLearningCurve(domains, metric, methods, tuple(points), PowerLaw(sizes, curve), by_rows)
+
+
+def _prediction_interval(scores: Array, bounds: tuple[float, float], rng: np.random.Generator) -> tuple[float, float]:
+    """Interval for the score on a new domain, from scores of training sets (rows) on domains (columns).
+
+    Each draw takes one training set for each held-out domain, so that differences between training sets count as well
+    as differences between domains; the ends are averaged over draws.
+    """
+    tested = [column[np.isfinite(column)] for column in scores.T]
+    tested = [column for column in tested if len(column)]
+    n_draws = 1 if all(len(column) == 1 for column in tested) else N_DRAWS
+    ends = []
+    for _ in range(n_draws):
+        drawn = np.array([rng.choice(column) for column in tested])
+        ends.append(expected_performance(drawn, metric_range=bounds, level=LEVEL).prediction_interval)
+    lower, upper = np.mean(ends, axis=0)
+    return float(lower), float(upper)

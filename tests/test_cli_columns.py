@@ -1,0 +1,96 @@
+"""The commands on columns and domains: audits, repairs, learning curves, importance and explanations."""
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("typer")
+pl = pytest.importorskip("polars")
+
+from typer.testing import CliRunner  # noqa: E402
+
+from unseen.cli._app import app  # noqa: E402
+
+
+def unseen(*args):
+    """Exit code, standard output and standard error."""
+    result = CliRunner().invoke(app, [*map(str, args)], env={"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Five hospitals; cholesterol is 0 where it was not measured."""
+    path = tmp_path_factory.mktemp("hospitals")
+    rng = np.random.default_rng(0)
+    ill = rng.integers(2, size=300)
+    hospital = np.repeat(["bonn", "graz", "leeds", "lyon", "oslo"], 60)
+    chol = np.round(rng.normal(220, 30, size=300) + 10 * ill)
+    chol[(hospital == "graz") & (rng.random(300) < 0.5)] = 0
+    table = pl.DataFrame({"age": rng.normal(50, 8, size=300) + 8 * ill, "chol": chol, "ill": ill, "hospital": hospital})
+    table.write_csv(path / "all.csv")
+    code, _, err = unseen(
+        *("fit", path / "all.csv", "--label", "ill", "--domain", "hospital", "--methods", "logistic"),
+        *("--missing", "chol=0", "--stable-columns", "-o", path / "model.unseen"),
+    )
+    assert code == 0, err
+    assert "Note: Stable columns" in err or "Note: All columns are used" in err
+    table.filter(pl.col("hospital") == "oslo").with_columns(pl.col("chol") / 38.67).write_csv(path / "new.csv")
+    return path
+
+
+ROLES = ("--label", "ill", "--domain", "hospital")
+
+
+def test_diagnose_advises_options_and_tries_repairs(folder):
+    code, out, err = unseen("diagnose", folder / "all.csv", *ROLES, "--permutations", 19, "--try")
+    assert code == 0, err
+    assert "1. 'chol' is 0 in" in out
+    assert "--missing chol=0" in out.replace("\n", " ").replace("   ", "")
+    assert "missing={" not in out
+    assert "Evaluated on 5 held-out domains" in out
+    code, out, _ = unseen(
+        "diagnose", folder / "all.csv", *ROLES, "--permutations", 19, "--missing", "chol=0", "--format", "json"
+    )
+    assert code == 0
+    assert not [entry for entry in json.loads(out)["columns"]["findings"] if entry["kind"] == "point_mass"]
+
+
+def test_predict_names_the_unit_and_the_columns(folder):
+    code, _, err = unseen("predict", folder / "model.unseen", folder / "new.csv", "-o", folder / "o.csv")
+    assert code == 0, err
+    assert "a factor of 1/38.67" in err
+    assert "multiply by 38.67" in err
+
+
+def test_sites_prints_the_curve_and_its_sentences(folder):
+    options = ("--methods", "logistic", "--figure", folder / "curve.png")
+    code, out, err = unseen("sites", folder / "all.csv", *ROLES, *options)
+    assert code == 0, err
+    assert "Two more domains are worth about" in out
+    assert (folder / "curve.png").stat().st_size > 0
+    code, out, _ = unseen("sites", folder / "all.csv", *ROLES, "--methods", "logistic", "--format", "csv")
+    rows = out.splitlines()
+    assert rows[0] == "n_domains,mean,lower,upper,n_models,extrapolated"
+    assert len(rows) == 1 + 4 + 5
+
+
+def test_importance_and_explanations_name_the_columns(folder):
+    options = ("--domain", "hospital", "--repeats", 2, "--report", folder / "i.html")
+    code, out, err = unseen("importance", folder / "model.unseen", folder / "all.csv", *options)
+    assert code == 0, err
+    assert "Loss of accuracy" in out
+    assert out.index("age") < out.index("chol")
+    assert "Importance of columns" in (folder / "i.html").read_text(encoding="utf-8")
+    code, out, err = unseen("explain", folder / "model.unseen", folder / "all.csv", "--rows", "1,3")
+    assert code == 0, err
+    assert "Row 1: " in out
+    assert "Row 3: " in out
+    assert "age: " in out
+    for rows, message in (("0", "from 1"), ("x", "from 1"), ("1000", "fewer rows")):
+        code, _, err = unseen("explain", folder / "model.unseen", folder / "all.csv", "--rows", rows)
+        assert code == 2
+        assert message in err

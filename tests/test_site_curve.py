@@ -1,0 +1,153 @@
+"""The learning curve over domains."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from unseen import site_learning_curve
+from unseen.model_selection import get_metric
+from unseen.study._site_curve import MAX_SUBSETS, PowerLaw, make_curve, make_subsets
+
+
+def make_sites(n_sites, size, spread, seed=0):
+    """Each site has its own effect of six features; more sites estimate the mean effect better."""
+    rng = np.random.default_rng(seed)
+    site = np.repeat(np.arange(n_sites), size)
+    y = rng.integers(2, size=n_sites * size)
+    effects = 0.4 + spread * rng.normal(size=(n_sites, 6))
+    X = rng.normal(size=(n_sites * size, 6)) + effects[site] * (2 * y[:, None] - 1)
+    return X, y, site
+
+
+@pytest.mark.parametrize("m", [4, 7, 15, 40])
+def test_subsets_are_balanced_and_end_with_all_but_one(m):
+    subsets = make_subsets(m, np.random.default_rng(0))
+    sizes = np.array([len(subset) for subset in subsets])
+    assert sizes.max() == m - 1
+    assert (sizes == m - 1).sum() == m
+    assert len({tuple(subset) for subset in subsets}) == len(subsets)
+    for size in np.unique(sizes):
+        chosen = [subset for subset in subsets if len(subset) == size]
+        assert len(chosen) <= max(MAX_SUBSETS, m if size == m - 1 else 0)
+        counts = np.bincount(np.concatenate(chosen), minlength=m)
+        if len(chosen) == m:  # every domain is in as many subsets as any other
+            assert (counts == size).all()
+
+
+def test_slopes_and_errors_are_those_of_least_squares():
+    rng = np.random.default_rng(1)
+    sizes = np.array([1.0, 2.0, 4.0, 8.0])
+    scores = rng.normal(size=(5, 4))
+    scores[2, 1] = np.nan
+    law = PowerLaw(sizes, scores)
+    total = 0.0
+    for t in range(5):
+        known = np.isfinite(scores[t])
+        fit = stats.linregress(-(sizes[known] ** -0.7), scores[t, known])
+        assert law.slopes(0.7)[t] == pytest.approx(fit.slope)
+        total += ((scores[t, known] - fit.intercept + fit.slope * sizes[known] ** -0.7) ** 2).sum()
+    assert law.squared_error(0.7) == pytest.approx(total)
+
+
+def test_an_exact_power_law_is_extrapolated_exactly():
+    sizes = np.array([1.0, 2.0, 3.0, 5.0, 9.0])
+    limits = np.array([0.8, 0.9, 0.7])[:, None]
+    law = PowerLaw(sizes, limits - np.array([0.2, 0.3, 0.1])[:, None] * sizes**-0.75)
+    best, plausible = law.plausible_exponents()
+    assert best == pytest.approx(0.75)
+    assert plausible == pytest.approx([0.75])
+    gain = law.gain(10, 12)
+    assert gain.gain == pytest.approx(0.2 * (10**-0.75 - 12**-0.75))
+    slopes = np.array([0.2, 0.3, 0.1])
+    half = stats.t.ppf(0.975, 2) * slopes.std(ddof=1) / np.sqrt(3)
+    assert gain.upper == pytest.approx((0.2 + half) * (10**-0.75 - 12**-0.75))
+
+
+def test_the_exponent_minimizes_the_error():
+    rng = np.random.default_rng(2)
+    sizes = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    law = PowerLaw(sizes, 0.9 - 0.3 * sizes**-1.1 + 0.005 * rng.normal(size=(6, 5)))
+    best, plausible = law.plausible_exponents()
+    reference = optimize.minimize_scalar(law.squared_error, bounds=(0.2, 2.0), method="bounded")
+    assert best == pytest.approx(reference.x, abs=0.05)
+    assert min(plausible) <= 1.1 <= max(plausible)
+
+
+def test_more_sites_help_where_sites_differ_and_rows_do_not():
+    X, y, site = make_sites(8, 80, spread=0.6)
+    curve = site_learning_curve(X, y, sample_domain=site, methods=["logistic"], metric="roc_auc")
+    means = [point.mean for point in curve.points]
+    assert means[-1] > means[0] + 0.02
+    assert curve.gain(2).gain > 0
+    assert curve.gain(5).gain > curve.gain(2).gain
+    assert abs(curve.row_gain.gain) < curve.gain(10).gain
+    now = curve.predict(8)
+    assert now.lower < curve.points[-1].mean < now.upper
+    assert curve.predict(7).mean == pytest.approx(curve.points[-1].mean)
+    summary = curve.summary()
+    assert json.loads(json.dumps(summary, allow_nan=False)) == summary
+    assert "more domains are worth about +" in str(curve)
+
+
+def test_the_last_point_is_leave_one_domain_out():
+    from unseen.model_selection import (
+        EvaluationConfig,
+        LeaveOneDomainOut,
+        make_average_candidates,
+        predict_by_average,
+        score_probabilities,
+    )
+    from unseen.tables import make_preprocessor, table_from_arrays
+
+    X, y, site = make_sites(5, 40, spread=0.3)
+    curve = site_learning_curve(X, y, sample_domain=site, methods=["logistic"])
+    table = table_from_arrays(X, y, site)
+    splits = list(LeaveOneDomainOut().split(X, y, table.domain))
+    config = EvaluationConfig(preparation=make_preprocessor(table.schema))
+    probabilities = predict_by_average(make_average_candidates(["logistic"], 2), table.samples, splits, config)
+    scores = score_probabilities(probabilities, table.samples, splits, "accuracy")
+    np.testing.assert_allclose(curve.by_sites.scores[:, -1], scores)
+    np.testing.assert_allclose(
+        scores, [np.mean(P.argmax(1) == y[test]) for P, (_, test) in zip(probabilities, splits, strict=True)]
+    )
+
+
+def test_prediction_intervals_cover_new_sites():
+    """Scores of sites are normal around a power law: the extrapolated interval holds the next site in 95%."""
+    rng = np.random.default_rng(5)
+    metric = get_metric("r2")  # without a lower bound
+    hits = 0
+    m = 8
+    sizes = np.concatenate([np.repeat([1.0, 2, 4], m), np.full(m, m - 1.0), np.repeat([0.25, 0.5], m)])
+    for _ in range(120):
+        level = 0.5 + 0.05 * rng.normal(size=m + 1)
+        by_set = np.full((len(sizes), m), np.nan)
+        for i, size in enumerate(sizes):
+            by_set[i, i % m] = level[i % m] - 0.1 / max(size, 1) + 0.02 * rng.normal()
+        curve = make_curve(tuple("abcdefgh"), metric, ("x",), sizes, by_set, 4 * m)
+        new = level[m] - 0.1 / m + 0.02 * rng.normal()
+        point = curve.predict(m)
+        hits += point.lower <= new <= point.upper
+    assert hits / 120 >= 0.9
+
+
+@pytest.mark.parametrize(
+    ("n_sites", "options", "message"),
+    [(3, {}, "at least 4 domains"), (5, {"methods": ["centered logistic"]}, "transductive")],
+)
+def test_wrong_arguments_are_named(n_sites, options, message):
+    X, y, site = make_sites(n_sites, 20, spread=0.3)
+    with pytest.raises(ValueError, match=message):
+        site_learning_curve(X, y, sample_domain=site, **options)
+
+
+def test_the_figure_shows_both_curves():
+    plt = pytest.importorskip("matplotlib.pyplot")
+    X, y, site = make_sites(5, 30, spread=0.3)
+    figure = site_learning_curve(X, y, sample_domain=site, methods=["logistic"]).plot()
+    evaluated, extrapolated = figure.axes[0].get_lines()
+    assert evaluated.get_xdata().tolist() == [1, 2, 3, 4]
+    assert extrapolated.get_xdata()[0] == 4
+    plt.close(figure)
