@@ -153,3 +153,15 @@ def test_a_value_for_unlabeled_rows_that_cannot_be_right_is_refused(tmp_path, pl
     with pytest.raises(TableError) as caught:
         load_table(at(marked(places), "csv", tmp_path), unlabeled=value)
     assert reason in str(caught.value)
+
+
+def test_a_domain_of_one_class_is_used_where_others_have_more():
+    """With three mixed domains, domain and class can be told apart; with two they cannot, and it is refused."""
+    one_class = pl.DataFrame(
+        {"site": ["s9"] * 30, "x": np.linspace(-1, 1, 30), "level": ["k0"] * 30, "label": [1] * 30}
+    ).cast(FRAME.schema)
+    table = load_table(pl.concat([FRAME, one_class]), label="label", domain="site")
+    assert (table.domain == "s9").sum() == 30
+    assert any("1 domain of 4 with samples of one class only: 's9'" in notice for notice in table.notices)
+    with pytest.raises(TableError, match="'s9' has samples of one class only, '1'"):
+        load_table(pl.concat([FRAME.filter(pl.col("site") != "s0"), one_class]), label="label", domain="site")

@@ -27,8 +27,8 @@ MAX_MEASURED_CLASSES = 20  # a label with more distinct values that are not inte
 MAX_LABEL_SHARE = 0.5  # of distinct labels among rows; more are identifiers
 MAX_WRONG_SHARE = 0.1  # a column with a smaller share of values that are not numbers was probably meant to be numeric
 MIN_DOMAIN_ROWS = 4
-# Domains with two or more classes from which domains of one class are allowed. With fewer, domain and class could not be
-# told apart.
+# Number of domains with two or more classes from which domains of one class are allowed. With fewer, domain and class
+# could hardly be told apart.
 MIN_MIXED_DOMAINS = 3
 MAX_CELLS = 20_000_000  # domains times classes; columns that hold neither may have a million values each
 
@@ -230,8 +230,9 @@ def make_name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
     notices = _find_similar_names(survey.present_domains, "domains") + _find_similar_names(labels.tolist(), "classes")
     single = domains[is_present.sum(axis=1) == 1].tolist()
     if single and len(labels) > 1:
+        n_domains = is_present.any(axis=1).sum()
         notices.append(
-            f"{format_count(len(single), 'domain')} of {is_present.any(axis=1).sum():,} with samples of one class only: "
+            f"{format_count(len(single), 'domain')} of {n_domains:,} with samples of one class only: "
             f"{format_list(single, 5)}. They are used for training; metrics that need two classes leave them out."
         )
     if isolated:
