@@ -76,9 +76,9 @@ html_theme_options = {
 
 
 def skip_foreign_members(app, what, name, obj, skip, options):
-    """Leave out inherited methods of scikit-learn and of sequences: their docstrings refer to pages that are not
-    here.""" module = getattr(obj, "__module__", None) or "" return True if module.startswith(("sklearn.",
-    "collections.")) else None
+    """Leave out methods of scikit-learn and of sequences, whose docstrings refer to pages that are not here."""
+    module = getattr(obj, "__module__", None) or ""
+    return True if module.startswith(("sklearn.", "collections.")) else None
 
 
 def write_mathml(translator, node):
