@@ -20,6 +20,8 @@ from unseen.study._method_evaluation import evaluate_methods
 from unseen.study._run import JobQueue, Study, ValidationJob, make_problem, select_methods
 from unseen.utils.samples import Samples
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=2, n_domains=4, seed=2)
 D = np.array(["north", "south", "east", "west"])[CODES]
 QUICK = replace(COMPARISON_PROTOCOL, repeats=1, quick=True)

@@ -24,6 +24,8 @@ from unseen.study._method_evaluation import evaluate_methods
 from unseen.study._run import JobQueue, Study, TestJob, ValidationJob, make_problem, select_methods
 from unseen.utils.samples import Samples
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 def test_two_tasks_that_train_on_the_same_rows_choose_together():
     todo, table = make_tasks("abcd"), select_methods(FEW)

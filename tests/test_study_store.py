@@ -15,6 +15,8 @@ from unseen.model_selection import METHODS as TABLE
 from unseen.study import Row, Store, make_tasks
 from unseen.study._run import TestJob, ValidationJob
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 class BrokenProjection(KFDA):
     def _scatter_problem(self, counts, ridge):

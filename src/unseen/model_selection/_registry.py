@@ -465,11 +465,11 @@ for _method in (
         in_ensemble=True,
         description="a support vector machine with an RBF kernel",
     ),
-    _forest(ExtraTreesClassifier(random_state=0), "extra trees", "the mean of 100 trees with random splits"),
+    _forest(ExtraTreesClassifier(random_state=0), "extra trees", "the mean of trees with random splits"),
     _forest(
         RandomForestClassifier(random_state=0),
         "random forest",
-        "the mean of 100 trees, each fitted to a random sample",
+        "the mean of trees, each fitted to a random sample",
         in_comparison=False,  # it differs little from extra trees
     ),
     # Few, small trees: each class has separate trees, and large ones would take longer than all other methods together.
