@@ -33,6 +33,7 @@ def test_standard_baselines_and_both_automatic_methods_are_compared():
     assert set(names) - set(comparison_methods(transductive=True)) == {"auto, transductive"}
 
 
+@pytest.mark.slow
 def test_only_methods_that_were_opted_in_use_the_held_out_domain():
     names = ["CIDG", "KFDA", "logistic", "auto"]
     inductive = unseen.compare(X, Y, sample_domain=D, methods=[*names, "auto, transductive"], repeats=1, quick=True)
@@ -133,6 +134,7 @@ def test_validation_and_forecast_follow_the_metric_and_weights_do_not(metric):
     assert outcome.settings["members"] == pytest.approx(automatic("auto", "accuracy").settings["members"])
 
 
+@pytest.mark.slow
 def test_acceptance_tests_and_the_recommendation_follow_the_metric():
     names = ["auto", "auto, transductive", "logistic", "majority"]
     found = unseen.compare(X, Y, sample_domain=D, methods=names, repeats=1, quick=True, metric="log_loss")
