@@ -50,7 +50,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
-    "ignore_pattern": r"hospitals\.py",  # the tables of the tutorials, which show it themselves
+    "ignore_pattern": r"(hospitals|trials)\.py",  # the tables of the tutorials, which show them themselves
     "abort_on_example_error": True,
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("unseen",),
@@ -76,8 +76,9 @@ html_theme_options = {
 
 
 def skip_foreign_members(app, what, name, obj, skip, options):
-    """Leave out what scikit-learn adds to every estimator: its docstrings refer to pages that are not here."""
-    return True if (getattr(obj, "__module__", None) or "").startswith("sklearn.") else None
+    """Leave out methods of scikit-learn and of sequences, whose docstrings refer to pages that are not here."""
+    module = getattr(obj, "__module__", None) or ""
+    return True if module.startswith(("sklearn.", "collections.")) else None
 
 
 def write_mathml(translator, node):
