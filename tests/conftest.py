@@ -25,13 +25,21 @@ def home(tmp_path_factory):
 
 @pytest.fixture
 def few_trees(monkeypatch):
-    """Ten trees in place of a hundred, for tests that are about all methods and not about forests."""
+    """Five trees in place of fifty, for tests that are about all methods and not about trees."""
     from dataclasses import replace
 
     from sklearn.base import clone
 
     from unseen.model_selection import METHODS
 
-    forest = METHODS["extra trees"]
-    few = replace(forest, classifier=clone(forest.classifier).set_params(n_estimators=10))
-    monkeypatch.setitem(METHODS, "extra trees", few)
+    for name in ("extra trees", "random forest"):
+        forest = METHODS[name]
+        few = replace(
+            forest,
+            classifier=clone(forest.classifier).set_params(n_estimators=5),
+            ensemble_grid={**forest.ensemble_grid, "n_estimators": (5,)},
+        )
+        monkeypatch.setitem(METHODS, name, few)
+    boosting = METHODS["gradient boosting"]
+    few = replace(boosting, classifier=clone(boosting.classifier).set_params(max_iter=5))
+    monkeypatch.setitem(METHODS, "gradient boosting", few)

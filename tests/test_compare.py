@@ -16,6 +16,8 @@ from unseen.shift import diagnose
 from unseen.study import make_tasks
 from unseen.study._report_data import method_facts
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=3, n_domains=3, seed=2)
 D = np.array(["north", "süd", "<west>"])[CODES]
 LABELS = np.array(["a", "b & c", "=d()"])[Y]

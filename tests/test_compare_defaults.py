@@ -20,6 +20,8 @@ from unseen.study._method_evaluation import evaluate_methods
 from unseen.study._run import JobQueue, Study, ValidationJob, make_problem, select_methods
 from unseen.utils.samples import Samples
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 X, Y, CODES = three_domains(n_per_cell=6, n_classes=2, n_domains=4, seed=2)
 D = np.array(["north", "south", "east", "west"])[CODES]
 QUICK = replace(COMPARISON_PROTOCOL, repeats=1, quick=True)
@@ -31,6 +33,7 @@ def test_standard_baselines_and_both_automatic_methods_are_compared():
     assert set(names) - set(comparison_methods(transductive=True)) == {"auto, transductive"}
 
 
+@pytest.mark.slow
 def test_only_methods_that_were_opted_in_use_the_held_out_domain():
     names = ["CIDG", "KFDA", "logistic", "auto"]
     inductive = unseen.compare(X, Y, sample_domain=D, methods=[*names, "auto, transductive"], repeats=1, quick=True)
@@ -131,6 +134,7 @@ def test_validation_and_forecast_follow_the_metric_and_weights_do_not(metric):
     assert outcome.settings["members"] == pytest.approx(automatic("auto", "accuracy").settings["members"])
 
 
+@pytest.mark.slow
 def test_acceptance_tests_and_the_recommendation_follow_the_metric():
     names = ["auto", "auto, transductive", "logistic", "majority"]
     found = unseen.compare(X, Y, sample_domain=D, methods=names, repeats=1, quick=True, metric="log_loss")

@@ -23,6 +23,8 @@ from unseen.model_selection import (
 from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
 from unseen.utils.samples import Samples
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 N_CLASSES = 3
 
 

@@ -27,6 +27,8 @@ from unseen.model_selection import (
 )
 from unseen.utils.samples import Samples
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 PREPARATION = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
 ALONE = method_names(needs_feature_map=False, members=[])  # all but those that choose among others, or need a map
 # Classifiers that scikit-learn can put behind the same preparation, with settings that it knows.

@@ -44,6 +44,8 @@ from unseen.model_selection import (
 )
 from unseen.tables import make_preprocessor
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 ASKED = [
     {},
     {"method": "CIDG", "conditional_weight": "100*scale", "prior_weight": "0.0", "centering": "target"},

@@ -37,6 +37,8 @@ from unseen.model_selection import (
 from unseen.models import Model, fit_table, load_model, model_card, save_model
 from unseen.tables import Column, Schema, Table
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 SEVERAL = ["logistic", "CIDG", "centered logistic"]
 
 

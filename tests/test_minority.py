@@ -14,6 +14,8 @@ import unseen
 from unseen.cli._app import app
 from unseen.exceptions import DataWarning
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 SITES, ROWS, CASES = ("north", "south", "east", "west"), 150, 9
 METHODS = ["majority", "logistic", "CIDG"]
 OPTIONS = ("--methods", ",".join(METHODS), "--repeats", 1, "--quick", "--jobs", 1)

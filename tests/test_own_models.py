@@ -38,6 +38,8 @@ from unseen.models import ModelFileError, fit_table, load_model, model_card, sav
 from unseen.tables import Column, Schema, Table
 from unseen.utils.samples import Samples
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 X, Y, CODES = three_domains(n_per_cell=8, n_features=3, seed=4)
 D = np.array(["a", "b", "c"])[CODES]
 SPLITS = list(LeaveOneDomainOut().split(X, Y, D))

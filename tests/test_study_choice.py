@@ -24,6 +24,8 @@ from unseen.study._method_evaluation import evaluate_methods
 from unseen.study._run import JobQueue, Study, TestJob, ValidationJob, make_problem, select_methods
 from unseen.utils.samples import Samples
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 def test_two_tasks_that_train_on_the_same_rows_choose_together():
     todo, table = make_tasks("abcd"), select_methods(FEW)
@@ -57,8 +59,8 @@ def moved(seed):
     ("pool", "seed", "scoring"),
     [
         ("ensemble of all models, smoothed", 0, "accuracy"),
-        ("ensemble of all models", 1, "neg_log_loss"),
-        ("ensemble of inductive models", 2, "accuracy"),
+        pytest.param("ensemble of all models", 1, "neg_log_loss", marks=pytest.mark.slow),
+        pytest.param("ensemble of inductive models", 2, "accuracy", marks=pytest.mark.slow),
     ],
 )
 def test_auto_is_what_the_classifier_would_choose_without_the_target(pool, seed, scoring, monkeypatch):
@@ -95,6 +97,7 @@ def pooled_facts(rows):
     return [(row.task, row.accuracy, row.transductive, own) for row, own in zip(pools, shares, strict=True)]
 
 
+@pytest.mark.slow
 def test_pools_are_the_same_whether_their_votes_were_kept_or_are_asked_for_anew(tmp_path, monkeypatch):
     data, protocol, methods = moved(10), ONCE, ["auto", "logistic"]
     todo = make_tasks("abcde")[:1]

@@ -15,6 +15,8 @@ from unseen.model_selection import METHODS as TABLE
 from unseen.study import Row, Store, make_tasks
 from unseen.study._run import TestJob, ValidationJob
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 class BrokenProjection(KFDA):
     def _scatter_problem(self, counts, ridge):
@@ -50,7 +52,7 @@ def interrupt_after(writes, method, monkeypatch):
     monkeypatch.setattr(Store, method, write_some)
 
 
-@pytest.mark.parametrize(("method", "writes"), [("add_scores", 10), ("add", 7)])
+@pytest.mark.parametrize(("method", "writes"), [pytest.param("add_scores", 10, marks=pytest.mark.slow), ("add", 7)])
 def test_a_resumed_comparison_gives_the_bits_of_an_uninterrupted_one(tmp_path, monkeypatch, method, writes):
     """The weights of an ensemble amplify rounding: they differ by 1e-9 if its votes differ in the last bit."""
     methods, todo = ["logistic", "auto"], make_tasks("abcd")

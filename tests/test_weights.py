@@ -36,6 +36,8 @@ from unseen.study._method_evaluation import _predict_targets_by_ensemble
 from unseen.tables import table_from_arrays
 from unseen.utils.samples import Samples
 
+pytestmark = pytest.mark.usefixtures("few_trees")
+
 
 def uneven(seed=0):
     """Four domains of unequal sizes, in which one of three classes is rare; overlapping, so that weights matter."""

@@ -74,10 +74,10 @@ def append_batch(path: Path, summary: Mapping[str, Any], *, model: str = "", sou
 def read_batches(path: Path) -> list[dict[str, Any]]:
     """All batches of a log, in the order in which they were appended."""
     if not path.exists():
-        raise FileNotFoundError(f"{path}: no such log. `unseen predict --log` writes one.")
+        raise FileNotFoundError(f"{path}: no such log. Append batches with append_batch first.")
     with _open(path) as connection:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise ValueError(f"{path}: not a log of predictions. Pass a file that `unseen predict --log` wrote.")
+            raise ValueError(f"{path}: not a log of predictions. Pass a file that append_batch wrote.")
         rows = connection.execute(f"SELECT {COLUMNS} FROM batches ORDER BY id").fetchall()
     names = COLUMNS.split(", ")
     batches = [dict(zip(names, row, strict=True)) for row in rows]

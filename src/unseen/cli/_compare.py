@@ -86,7 +86,7 @@ def compare(
     quiet: o.Quiet = False,
     store: o.Store = None,
     seed: o.Seed = 0,
-    jobs: o.Jobs = -1,
+    jobs: o.AutomaticJobs = None,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
 ) -> None:
@@ -175,7 +175,7 @@ def run_and_report(
     report: Path | None,
     columns: bool = False,
     store: Path | None,
-    jobs: int,
+    jobs: int | None,
     verbose: int,
     workers: int | None = None,
     scheduler: str | None = None,
@@ -196,7 +196,9 @@ def run_and_report(
             f"{protocol.repeats} repeat{'s' if protocol.repeats > 1 else ''} -> {store}"
         )
         with o.open_cluster(workers, scheduler) as client:
-            execution = Execution(store, n_jobs=jobs, verbose=verbose, client=client)
+            execution = Execution(
+                store, n_jobs=o.choose_jobs(jobs, len(table.y), len(methods)), verbose=verbose, client=client
+            )
             comparison = compare_table(table, protocol, methods, execution, command=o.current_command())
         summary = comparison.summary()
         if report is not None:

@@ -26,7 +26,7 @@ def demo(
     quiet: o.Quiet = False,
     store: o.Store = None,
     seed: o.Seed = 0,
-    jobs: o.Jobs = -1,
+    jobs: o.AutomaticJobs = None,
 ) -> None:
     """Compare methods on an example: scikit-learn's digits, rotated by six angles, which are the domains.
 

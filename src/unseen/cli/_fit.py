@@ -40,10 +40,10 @@ def fit(
         ),
     ] = False,
     transductive: o.Transductive = False,
+    balance: o.Balance = "none",
     metric: o.Metric = "accuracy",
     threshold: o.Threshold = None,
     positive: o.Positive = None,
-    balance: o.Balance = "none",
     output: o.OutputModel,
     overwrite: o.Overwrite = False,
     format: o.Format = "txt",
@@ -52,7 +52,7 @@ def fit(
     feature_map: o.FeatureMap = "auto",
     landmarks: o.Landmarks = None,
     seed: o.Seed = 0,
-    jobs: o.Jobs = -1,
+    jobs: o.AutomaticJobs = None,
     workers: o.Workers = None,
     scheduler: o.Scheduler = None,
 ) -> None:
@@ -102,16 +102,18 @@ def fit(
         )
         source = survey_table(data, request)
         try:
+            n_methods = len(resolve_methods(all_methods))
+            n_jobs = o.choose_jobs(jobs, source.rows, n_methods)
             plan = SizePlan.from_rows(
                 source.rows,
                 exact=EXACT_BY_FEATURE_MAP.get(feature_map),
                 landmarks=landmarks,
-                ensemble=len(resolve_methods(all_methods)) > 1,
+                ensemble=n_methods > 1,
             )
             table = open_row_stream(source, plan, seed)
             stable = None
             if stable_columns:
-                stable = select_stable_columns(table, request, "accuracy", jobs, int(not quiet))
+                stable = select_stable_columns(table, request, "accuracy", n_jobs, int(not quiet))
                 if stable.is_changed:
                     source = survey_table(data, stable.options)
                     table = open_row_stream(source, plan, seed)
@@ -130,7 +132,7 @@ def fit(
                     balance=balance,
                     metric=metric,
                     random_state=seed,
-                    n_jobs=jobs,
+                    n_jobs=n_jobs,
                     verbose=int(not quiet),
                     plan=plan,
                     stream=source,

@@ -39,6 +39,7 @@ EVALUATION = "Evaluation"
 OUTPUT = "Output"
 COMPUTATION = "Computation"
 
+MIN_PARALLEL_WORK = 5_000  # rows times methods from which several processes are faster than one
 CONNECT_SECONDS = 10
 LOCAL_CONFIG = {
     # Errors of local workers are raised in this process, and lost work is repeated. The workers' logs add nothing.
@@ -64,7 +65,17 @@ def list_methods_on_help(names: str) -> str:
     raise typer.Exit
 
 
-def _check_jobs(jobs: int) -> int:
+def choose_jobs(jobs: int | None, n_rows: int, n_methods: int) -> int:
+    """Return the number of processes: by default one per core, and one for small tables.
+
+    A new process imports the package, which takes about as long as five methods take for a thousand rows.
+    """
+    if jobs is not None:
+        return jobs
+    return -1 if n_rows * n_methods >= MIN_PARALLEL_WORK else 1
+
+
+def _check_jobs(jobs: int | None) -> int | None:
     if jobs == 0:
         raise typer.BadParameter("0 is not allowed. Use 1 or more processes, or -1 for one per core.")
     return jobs
@@ -375,6 +386,18 @@ Store = Annotated[
 Seed = Annotated[int, make_option(COMPUTATION, min=0, metavar="N", help="Seed of the random number generators.")]
 JOBS_HELP = "Number of processes; -1 for one per core. Work on Dask workers does not use them."
 Jobs = Annotated[int, make_option(COMPUTATION, "--jobs", "-j", metavar="N", callback=_check_jobs, help=JOBS_HELP)]
+AutomaticJobs = Annotated[
+    int | None,
+    make_option(
+        COMPUTATION,
+        "--jobs",
+        "-j",
+        metavar="N",
+        callback=_check_jobs,
+        show_default="one per core, 1 for small tables",
+        help=JOBS_HELP,
+    ),
+]
 Workers = Annotated[
     int | None,
     make_option(COMPUTATION, min=1, metavar="N", show_default="none", help="Number of local Dask workers."),

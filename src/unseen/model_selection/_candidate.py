@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
@@ -215,6 +216,11 @@ def is_transductive(estimator: Any) -> bool:
     if isinstance(estimator, DomainCenterer) or getattr(estimator, "centering", "source") == "target":
         return True
     return bool(getattr(estimator, "transductive", False))
+
+
+def clone_with_params(estimator: Any, params: Mapping[str, Any]) -> Any:
+    """Return an unfitted copy of an estimator with other values of some parameters."""
+    return clone(estimator).set_params(**params)
 
 
 def flatten_steps(estimator: Any) -> list[Any]:

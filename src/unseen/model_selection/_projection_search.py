@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.base import MetaEstimatorMixin, clone
+from sklearn.base import MetaEstimatorMixin
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, StrOptions
@@ -22,7 +22,7 @@ from ..utils.samples import Samples, make_samples
 from ..utils.validation import MANY_CLASSES_WARNING, encode_classes, format_list, require_named_domains
 from ..utils.warnings import ignore_warnings
 from ._base_selector import BaseSelector, reject_dask
-from ._candidate import Candidate, bind_domains
+from ._candidate import Candidate, bind_domains, clone_with_params
 from ._decompositions import KERNEL_PARAMS
 from ._registry import HEADS, METHODS
 from ._split_evaluation import hashable_key, single_thread
@@ -203,7 +203,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
             if params.keys() <= default_params.keys():
                 projection = type(self.estimator)(**{**default_params, **params})
             else:  # parameters of a feature map, or unknown ones
-                projection = clone(self.estimator).set_params(**params)
+                projection = clone_with_params(self.estimator, params)
                 # Settings with the same feature map share one object, which is evaluated once.
                 map_params = tuple(
                     (name, hashable_key(value)) for name, value in params.items() if name.startswith("feature_map")
@@ -222,7 +222,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
                     type(projection).__name__,
                     setting,
                     projection,
-                    clone(head).set_params(**head_params) if head_params else head,
+                    clone_with_params(head, head_params) if head_params else head,
                     shares="decomposition",
                     plain=False,
                 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import clone, is_classifier
+from sklearn.base import is_classifier
 from sklearn.decomposition import KernelPCA
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
@@ -38,7 +38,7 @@ from ..estimators import (
     UndoBias,
 )
 from ..utils.validation import format_list
-from ._candidate import Candidate, Features, Sharing, consumes_domains, is_transductive
+from ._candidate import Candidate, Features, Sharing, clone_with_params, consumes_domains, is_transductive
 
 Kind = Literal["plain", "reference", "invariant", "auto"]
 Grid = Mapping[str, Sequence[Any]]
@@ -269,7 +269,7 @@ class Method:
                 )
                 continue
             for centering in centerings:
-                projection = clone(self.transformer).set_params(centering=centering, **setting)
+                projection = clone_with_params(self.transformer, {"centering": centering, **setting})
                 for head in heads:
                     yield Candidate(
                         self.name,
@@ -296,7 +296,7 @@ def _set_known_params(estimator: Any, setting: Mapping[str, Any]) -> Any:
         return None
     known_params = estimator.get_params()
     params = {name: value for name, value in setting.items() if name in known_params}
-    return clone(estimator).set_params(**params) if params else estimator
+    return clone_with_params(estimator, params) if params else estimator
 
 
 def _plain_value(value: Any) -> Any:
@@ -465,11 +465,11 @@ for _method in (
         in_ensemble=True,
         description="a support vector machine with an RBF kernel",
     ),
-    _forest(ExtraTreesClassifier(random_state=0), "extra trees", "the mean of 100 trees with random splits"),
+    _forest(ExtraTreesClassifier(random_state=0), "extra trees", "the mean of trees with random splits"),
     _forest(
         RandomForestClassifier(random_state=0),
         "random forest",
-        "the mean of 100 trees, each fitted to a random sample",
+        "the mean of trees, each fitted to a random sample",
         in_comparison=False,  # it differs little from extra trees
     ),
     # Few, small trees: each class has separate trees, and large ones would take longer than all other methods together.

@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 from scipy import linalg, optimize
-from sklearn.base import clone
 
 from ..estimators import Projection, invariance_weights, make_problem
 from ..linalg import Array, Ints, Solution, Spectrum, WhitenedProblem, apply_inverse
 from ..utils.samples import Samples
+from ._candidate import clone_with_params
 from ._decompositions import Decomposition, KernelBasis
 from ._split_evaluation import FeatureStage
 from ._validation import Split
@@ -65,7 +65,7 @@ def optimize_settings(
     stage = FeatureStage(samples)
     settings = []
     for kernel in kernels:
-        base = clone(projection).set_params(**kernel)
+        base = clone_with_params(projection, kernel)
         objectives = [
             SplitObjective(stage.source(base).decompose(train, test), samples.codes[train], samples.codes[test])
             for train, test in splits
@@ -90,7 +90,7 @@ def _minimize(projection: Projection, names: Sequence[str], objectives: Sequence
 
     def mean_loss(logs: Array) -> tuple[float, Array]:
         params = _to_params(projection, names, np.exp(logs))
-        setting = clone(projection).set_params(**params)
+        setting = clone_with_params(projection, params)
         results = [objective.evaluate(setting, names) for objective in objectives]
         return float(np.mean([loss for loss, _ in results])), np.mean([slope for _, slope in results], axis=0)
 
@@ -154,7 +154,7 @@ class SplitObjective:
         problem = make_problem(projection, counts, self.decomposition.size).scatter_problem
         if name == "ridge":
             return lambda spectrum, B: problem.ridge * B
-        without = make_problem(clone(projection).set_params(**{name: 0.0}), counts, self.decomposition.size)
+        without = make_problem(clone_with_params(projection, {name: 0.0}), counts, self.decomposition.size)
         root_sizes = np.sqrt(counts[counts > 0])[:, None]
         # Weights of penalties are linear in the parameter.
         changes = [

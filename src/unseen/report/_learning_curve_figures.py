@@ -25,19 +25,17 @@ def draw_site_curve(data: dict[str, Any], figure: Any = None) -> Any:
     figure = figure or import_pyplot().figure(figsize=(6.4, 4.2), layout="constrained")
     ax = figure.subplots()
     factor = 100 if data["is_percent"] else 1
-    for points, style in (
-        (data["points"], {"color": DETECTED_COLOR, "marker": "o", "label": "evaluated"}),
-        (
-            [data["points"][-1], *data["extrapolated"]],
-            {"color": ACCENT_COLOR, "marker": "o", "mfc": "white", "ls": "--", "label": "power law"},
-        ),
+    extrapolated = [data["points"][-1], *data["extrapolated"]]
+    for points, color, face_color, line_style, label in (
+        (data["points"], DETECTED_COLOR, DETECTED_COLOR, "-", "evaluated"),
+        (extrapolated, ACCENT_COLOR, "white", "--", "power law"),
     ):
         sizes = [point["n_domains"] for point in points]
         means = [factor * point["mean"] for point in points]
-        ax.plot(sizes, means, **style)
+        ax.plot(sizes, means, line_style, color=color, marker="o", mfc=face_color, label=label)
         lower = [factor * point["lower"] for point in points]
         upper = [factor * point["upper"] for point in points]
-        ax.fill_between(sizes, lower, upper, color=style["color"], alpha=0.15, lw=0)
+        ax.fill_between(sizes, lower, upper, color=color, alpha=0.15, lw=0)
     ax.set_xlabel("training domains")
     unit = " (%)" if data["is_percent"] else ""
     ax.set_ylabel(f"{data['metric']} on a new domain{unit}")
