@@ -54,8 +54,9 @@ mutation kills fuzz degenerate faults threads load audit: $(call STAMP,test)
 test-matrix: $(call STAMP,test)
 	$(BIN)/python -m hardening matrix
 
-# Runs every example, then follows every link of the site.
+# Runs every example and every tutorial, builds the site, then follows every link of it.
 docs: $(call STAMP,docs) $(call STAMP,test)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m docs tests
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python -m pytest -q tests/test_site.py
 

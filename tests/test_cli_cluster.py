@@ -214,10 +214,12 @@ def check_one_killed(client):
     assert found + list(results) == [x * x for x in range(16)]
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_changes_nothing(client):
     check_one_killed(client)
 
 
+@pytest.mark.slow
 def test_the_only_worker_that_is_killed_changes_nothing():
     """Its nanny starts another, which gets the function again."""
     with dask.config.set(IMPATIENT), open_cluster(1, None) as client:
@@ -394,6 +396,7 @@ def test_rows_are_numbered_through_all_files_wherever_they_are_read(client, home
         assert [path.name for path in tmp_path.iterdir()] == ["parts"]
 
 
+@pytest.mark.slow
 def test_a_file_that_workers_cannot_read_is_one_clear_error_and_leaves_nothing(home, tmp_path, capfd):
     (tmp_path / "parts").mkdir()
     for i in range(2):

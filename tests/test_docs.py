@@ -138,6 +138,7 @@ def test_text_on_pages_keeps_the_quotes_that_links_look_for():
 PAGES = [DOCS / "index.rst", DOCS / "limits.rst", DOCS / "costs.rst", *sorted((DOCS / "user_guide").glob("*.rst"))]
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
 def test_code_on_a_page_runs(page):
     flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

@@ -47,6 +47,7 @@ NEEDED = {
 # Tutorials
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_a_tutorial_does_what_it_shows(page, tmp_path, monkeypatch):
     for package in NEEDED.get(page.stem, []):
@@ -232,6 +233,7 @@ def skip_reason(command):
 RUNNABLE = [one for one in collect(GUIDE) if one.values[0].text.startswith("unseen") and not skip_reason(one.values[0])]
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("command", RUNNABLE)
 def test_a_command_of_the_guide_runs(command, place, monkeypatch):
     monkeypatch.chdir(place)

@@ -128,7 +128,7 @@ def test_what_the_engine_predicts_is_what_cross_val_predict_does(name, preparati
     method = METHODS[name]
     if method.transformer is not None or name == "mapped ridge":
         pytest.skip("behind a transformer: tests/test_unseen_classifier.py")
-    if name == "extra trees":
+    if name in ("extra trees", "random forest"):
         method = replace(method, classifier=clone(method.classifier).set_params(n_estimators=5))  # as many as needed
     splits = list(LeaveOneDomainOut().split(X, Y, D))
     candidates = list(method.candidates(3, quick=True))

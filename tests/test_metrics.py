@@ -111,7 +111,7 @@ def named_classes(y):
     return np.array(["healthy", "ill", "worse"])[y]
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("n_classes", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", get_scorer_names())
 def test_every_scorer_gives_text_labels_the_score_of_numbers_or_is_refused_with_the_reason(name, n_classes):
     X, y, d = places(n_classes, lacking=n_classes)

@@ -72,14 +72,13 @@ class Forecast:
 
     def explain_missing_interval(self) -> str:
         """Explain why the interval is not informative, and how many domains are needed; without a full stop."""
-        # The interval contains at least the standard error of scores on few rows, even if the scores happen to be
-        # equal.
-        t_quantile = stdtrit(max(self.n_domains - 1, 1), (1 + self.level) / 2)
-        half_width = max(self.mean - self.lower, self.upper - self.mean)
-        interval_spread = half_width / (t_quantile * np.sqrt(1 + 1 / max(self.n_domains, 1)))
-        score_spread = float(np.std(self.scores, ddof=1)) if self.n_domains > 1 else 0.0
         largest_half_width = MAX_USABLE_SHARE * (self.bounds[1] - self.bounds[0])
-        spread = max(score_spread, interval_spread) if np.isfinite(interval_spread) else score_spread
+        spread = float(np.std(self.scores, ddof=1)) if self.n_domains > 1 else 0.0
+        half_width = (self.upper - self.lower) / 2
+        if spread == 0 and np.isfinite(half_width):
+            # The interval contains the standard error of scores on few rows, even if the scores happen to be equal.
+            t_quantile = stdtrit(max(self.n_domains - 1, 1), (1 + self.level) / 2)
+            spread = half_width / (t_quantile * np.sqrt(1 + 1 / max(self.n_domains, 1)))
         return explain_missing_interval(self.n_domains, spread, largest_half_width, self._format_size, self.level)
 
     def format_score(self, score: float) -> str:
