@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
 pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
@@ -212,7 +213,10 @@ def test_few_domains_that_disagree_promise_nothing_about_the_next():
 def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that_it_takes():
     scores = [0.55, 0.65, 0.75, 0.75]  # which gives 34% to 100%
     text = describe(forecast(np.array(scores)), scores)
-    assert "prediction interval of ±25 points needs 9 domains." in text
+    spread = np.std(scores, ddof=1)
+    n_needed = next(n for n in range(5, 99) if student.ppf(0.975, n - 1) * spread * np.sqrt(1 + 1 / n) <= 0.25)
+    assert f"have a standard deviation of {100 * spread:.0f} points" in text
+    assert f"prediction interval of ±25 points needs {n_needed} domains." in text
     assert "34%" not in text
     assert "90% takes 9 domains" in text
 

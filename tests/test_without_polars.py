@@ -16,6 +16,7 @@ pytest.importorskip("polars")
 
 from pandas_tables import results
 from test_frames import ASKED, ODD, PATIENTS
+from unseen.exceptions import DataWarning
 
 # Runs in a process in which polars cannot be imported. The module must not be in sys.modules, where scikit-learn looks.
 PROGRAM = """
