@@ -51,7 +51,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize(("command", "encoding"), [("fit", "ascii"), ("predict", "ascii"), ("compare", "cp1252")])
+@pytest.mark.parametrize(("command", "encoding"), [("predict", "ascii"), ("compare", "cp1252")])
 def test_characters_that_cannot_be_encoded_are_replaced(home, command, encoding):
     for path in home.glob("made.*"):
         path.unlink()
@@ -74,7 +74,7 @@ def test_nothing_is_lost_in_predictions(home):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is always full here")
-@pytest.mark.parametrize("command", ["compare", "predict"])
+@pytest.mark.parametrize("command", [pytest.param("compare", marks=pytest.mark.slow), "predict"])
 def test_files_are_written_before_anything_is_printed(home, command):
     """Standard output on a full disk makes the first line that is printed an error."""
     for path in home.glob("made.*"):

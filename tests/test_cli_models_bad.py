@@ -45,10 +45,14 @@ def test_an_error_midway_leaves_what_was_there(home, tmp_path, ending):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", f"out{ending}"]
 
 
-ENDS = {"killed": signal.SIGKILL, "interrupted": signal.SIGINT, "terminated": signal.SIGTERM}
-
-
-@pytest.mark.parametrize("how", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize(
+    "how",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_that_ends_midway_leaves_no_file_under_the_final_name(home, tmp_path, how):
     new = pl.concat([pl.read_parquet(home / "new.parquet")] * 2000)
     new.write_parquet(tmp_path / "long.parquet")

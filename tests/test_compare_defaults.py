@@ -121,7 +121,14 @@ def automatic(method, metric):
     return outcome
 
 
-@pytest.mark.parametrize("metric", ["roc_auc", "log_loss", "balanced_accuracy"])
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "roc_auc",
+        pytest.param("log_loss", marks=pytest.mark.slow),
+        pytest.param("balanced_accuracy", marks=pytest.mark.slow),
+    ],
+)
 def test_validation_and_forecast_follow_the_metric_and_weights_do_not(metric):
     outcome = automatic("auto", metric)
     low, high = metric_range(metric, 2)

@@ -509,7 +509,7 @@ def test_forecasts_stay_within_the_scale_and_know_when_they_know_nothing():
 
 
 @pytest.mark.parametrize("mean", [0.6, 0.9])
-@pytest.mark.parametrize("n_domains", [5, 10])
+@pytest.mark.parametrize("n_domains", [5, pytest.param(10, marks=pytest.mark.slow)])
 def test_forecasts_miss_on_both_sides_alike(n_domains, mean):
     """Where domains differ in how hard they are, and scores are shares of 100 samples."""
     rng = np.random.default_rng(0)

@@ -137,7 +137,13 @@ def wait_for_the_end(session, seconds):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
-@pytest.mark.parametrize("interrupt", [os.kill, os.killpg], ids=["the process alone", "all, as a terminal does"])
+@pytest.mark.parametrize(
+    "interrupt",
+    [
+        pytest.param(os.kill, id="the process alone", marks=pytest.mark.slow),
+        pytest.param(os.killpg, id="all, as a terminal does"),
+    ],
+)
 def test_an_interrupted_search_stops_at_once_and_leaves_no_process_behind(tmp_path, interrupt):
     with working(tmp_path, ENDLESS) as process:
         interrupt(process.pid, signal.SIGINT)
@@ -163,7 +169,7 @@ def test_the_workers_of_a_comparison_end_within_10_seconds_of_a_killed_parent(tm
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.slow)])
 def test_a_command_that_is_terminated_or_loses_its_terminal_leaves_nothing_behind(tmp_path, name):
     """A terminal that is closed sends SIGHUP to all processes of a command, so that none is left to clean up."""
     pytest.importorskip("typer", reason="the command needs its extra")

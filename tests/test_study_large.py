@@ -50,6 +50,7 @@ def small_limits(monkeypatch, few_trees):
         monkeypatch.setitem(TABLE, name, replace(TABLE[name], max_rows=120))
 
 
+@pytest.mark.slow
 def test_large_problems_are_answered_about_as_well_as_exact_ones(small_limits, monkeypatch):
     large, found = accuracies(PROBLEM)
     assert {o.method for o in found if o.status == "skipped"} == ONLY_EXACT
