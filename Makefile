@@ -7,6 +7,7 @@ STAMP = $(VENV)/.$(1)-installed
 
 DATA ?= ../shared/data
 RUNNER ?= pytest
+OPTIONS ?=
 
 .PHONY: run test slow lint types bench docs study clean coverage mutation kills fuzz degenerate faults threads \
 	test-matrix load audit
@@ -17,12 +18,12 @@ run: $(call STAMP,run)
 test: $(call STAMP,test)
 	# One BLAS thread in each of two processes: four on two cores would wait for each other. Tests start many
 	# processes, and none of them should have to compile the package again.
-	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m $(RUNNER) -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m $(RUNNER) -n 2 --dist worksteal $(OPTIONS)
 
-# The same tests, measured: at least 95% of lines and of branches.
+# The same tests and the examples of the documentation, measured: at least 95% of lines and of branches.
 coverage: $(call STAMP,test)
 	$(BIN)/python -m coverage erase
-	$(MAKE) test RUNNER='coverage run -m pytest'
+	$(MAKE) test RUNNER='coverage run -m pytest' OPTIONS='-m "not slow"'
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m hardening coverage
 
