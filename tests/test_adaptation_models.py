@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -427,3 +428,54 @@ def test_models_with_trees_adapt_at_every_level(train, site, rest, tmp_path):
             adapted.save(tmp_path / "model.unseen")
             again = load_model(tmp_path / "model.unseen")
             np.testing.assert_allclose(again.predict_proba(test), adapted.predict_proba(test), rtol=1e-10)
+
+
+def test_the_prior_of_an_adapted_model_follows_from_bayes_rule(model, site, rest):
+    """Offsets of the site multiply the frequencies of training, to which the new ones are relative."""
+    adapted = model.adapt(site, level="offsets")
+    P = adapted.predict_proba(rest)
+    ensemble = adapted.table_model.ensemble
+    rows = {entry["class"]: entry["rows"] for entry in adapted.card["data"]["classes"]}
+    source = np.array([rows[name] for name in CLASSES]) * np.exp(ensemble.class_offsets)
+    expected = P * np.array([0.2, 0.8]) / source
+    np.testing.assert_allclose(
+        adapted.predict_proba(rest, prior={"ill": 0.2}), expected / expected.sum(axis=1, keepdims=True), rtol=1e-9
+    )
+
+
+def test_the_prior_of_a_balanced_model_is_relative_to_its_natural_frequencies(train, rest):
+    balanced = unseen.fit(train, methods=["logistic"], label="label", domain="site", balance="classes")
+    shares = np.array([np.mean(train["label"].to_numpy() == name) for name in CLASSES])
+    expected = balanced.predict_proba(rest) * np.array([0.1, 0.9]) / shares
+    found = balanced.predict_proba(rest, prior={"ill": 0.1})
+    np.testing.assert_allclose(found, expected / expected.sum(axis=1, keepdims=True), rtol=1e-9)
+
+
+def test_a_prior_needs_the_frequencies_of_training(model, rest):
+    card = {**model.card, "data": {**model.card["data"], "classes": []}}
+    with pytest.raises(ValueError, match="its card does not list the class frequencies of training"):
+        replace(model, card=card).predict_proba(rest, prior={"ill": 0.1})
+
+
+def test_a_prior_of_some_classes_leaves_something_for_the_others():
+    frame = pl.concat([make_frame(i, 60, offset, site) for i, (site, offset) in enumerate(SITES.items())])
+    three = frame.with_columns(label=pl.when(pl.col("c") > 1).then(pl.lit("dead")).otherwise(pl.col("label")))
+    model = unseen.fit(three, methods=["logistic"], label="label", domain="site")
+    P = model.predict_proba(three, prior={"dead": 0.5})
+    assert np.allclose(P.sum(axis=1), 1)
+    with pytest.raises(ValueError, match="leaves nothing for the classes that it does not name"):
+        model.predict_proba(three, prior={"dead": 0.4, "ill": 0.6})
+
+
+def test_what_a_refit_cannot_use_is_an_error(model, train, site):
+    with pytest.raises(ValueError, match="fitted to a larger table through landmarks"):
+        replace(model, card={**model.card, "stream": {"rows": 10}}).adapt(site, source=train)
+    with pytest.raises(ValueError, match="source must contain the column 'label'"):
+        model.adapt(site, source=train.drop("label"))
+
+
+def test_labels_are_needed_to_adapt(model, site):
+    with pytest.raises(ValueError, match="Labels are needed to adapt a model"):
+        model.adapt(site.drop("label"))
+    unnamed = site.drop("site")
+    assert model.adapt(unnamed).card["adaptation"]["domain"] is None
