@@ -120,3 +120,28 @@ def test_what_cannot_be_certified_is_an_error():
         certify(CIDG().fit(X, y, sample_domain=d), X[:60], y[:60], sample_domain=d[:60])
     with pytest.raises(ValueError, match="Use as_published=False"):
         certify(DICA(as_published=True).fit(X, y, sample_domain=d), X, y, sample_domain=d)
+
+
+def test_a_precomputed_kernel_has_the_certificate_of_its_samples():
+    X, y, d = four_domains()
+    K = rbf_kernel(X, gamma=0.1)
+    of_samples = certify(CIDG(gamma=0.1).fit(X, y, sample_domain=d), X, y, sample_domain=d)
+    of_kernel = certify(CIDG(kernel="precomputed").fit(K, y, sample_domain=d), K, y, sample_domain=d)
+    np.testing.assert_allclose(of_kernel.jackknife_eigenvalues, of_samples.jackknife_eigenvalues, rtol=1e-8)
+    assert of_kernel.is_complete
+
+
+def test_without_a_ridge_residuals_bound_nothing():
+    X, y, d = four_domains()
+    certificate = certify(CIDG(feature_map="linear", ridge=0.0).fit(X, y, sample_domain=d))
+    assert np.isinf(certificate.eigenvalue_errors).all()
+    assert certificate.is_complete
+
+
+def test_a_domain_with_the_only_samples_of_a_class_cannot_be_left_out():
+    X, y, d = four_domains()
+    kept = (y != 2) | (d == "b")
+    certificate = certify(CIDG(feature_map="linear").fit(X[kept], y[kept], sample_domain=d[kept]))
+    is_missing = np.isnan(certificate.subspace_cosines)
+    assert certificate.domains[is_missing].tolist() == ["b"]
+    assert np.isfinite(certificate.intervals).all()

@@ -28,6 +28,7 @@ from unseen.model_selection import (
     select_model,
 )
 from unseen.model_selection._acceptance import N_SKEWED_BATCHES, AcceptanceTest, make_trial_batches, sample_skewed_batch
+from unseen.model_selection._average import make_average_candidates
 from unseen.model_selection._calibration import calibration_table, fit_temperature, fit_temperatures, softmax
 from unseen.model_selection._conformal import ConformalSets
 from unseen.model_selection._cross_fitting import CrossFittingFolds
@@ -572,3 +573,8 @@ def test_votes_have_room_in_memory(monkeypatch):
     sizes = [len(codes) for codes in pooling.codes]
     assert sum(sizes) <= 110 < len(X)
     assert all(set(codes) == {0, 1, 2} for codes in pooling.codes)
+
+
+def test_an_average_takes_methods_that_predict_single_rows():
+    with pytest.raises(ValueError, match="methods contains 'centered logistic', which is transductive"):
+        make_average_candidates(["logistic", "centered logistic"], 2)

@@ -139,13 +139,16 @@ def certify(
     corrected = problem.correct_cells(spectrum, whitened)
     eigenvalues = projection.eigenvalues_
     errors = spectral_residuals(spectrum, corrected, counts, eigenvalues, coordinates)
+    component_errors = np.full(len(eigenvalues), np.inf)
+    if np.isfinite(errors).all():
+        component_errors = bound_component_errors(eigenvalues, errors)
     threshold = COMPLETENESS_MARGIN * float(eigenvalues.min())
     n_above = count_eigenvalues_above(threshold, spectrum, whitened, corrected, counts)
     jackknife, cosines = _jackknife(projection, problem, spectrum, whitened, coordinates)
     return ProjectionCertificate(
         eigenvalues=eigenvalues,
         eigenvalue_errors=errors,
-        component_errors=bound_component_errors(eigenvalues, errors),
+        component_errors=component_errors,
         n_missing=n_above - len(eigenvalues),
         domains=projection.domains_,
         jackknife_eigenvalues=jackknife,
