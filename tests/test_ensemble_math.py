@@ -576,5 +576,5 @@ def test_votes_have_room_in_memory(monkeypatch):
 
 
 def test_an_average_takes_methods_that_predict_single_rows():
-    with pytest.raises(ValueError, match="methods contains 'centered logistic', which is transductive"):
+    with pytest.raises(ValueError, match="The methods contain 'centered logistic', which is transductive"):
         make_average_candidates(["logistic", "centered logistic"], 2)

@@ -27,9 +27,6 @@ def make_average_candidates(methods: Sequence[Any], n_classes: int) -> list[Cand
     predicted one by one.
     """
     chosen = expand_methods(parse_methods(list(methods)), transductive=False)
-    transductive = [method.name for method in chosen if method.transductive]
-    if transductive:
-        raise ValueError(f"methods contains {transductive[0]!r}, which is transductive. Use methods that are not.")
     candidates = []
     for method in chosen:
         settings = list(method.candidates(n_classes, grid="ensemble", heads=("logistic",), centerings=("source",)))
