@@ -145,3 +145,12 @@ def test_one_domain_has_no_scatter_between_domains():
         with pytest.warns(UserWarning, match="domain"):
             same = CIDG(gamma=0.1, cell_correction=correction).fit(X, y)
         np.testing.assert_allclose(same.eigenvalues_, plain.eigenvalues_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("correction", ["none", "unbiased"])
+def test_without_scatter_within_cells_and_ridge_the_problem_is_singular(correction):
+    """Two equal samples in every cell: the noise to subtract is zero, and nothing bounds the ratio."""
+    X = np.repeat(np.random.default_rng(0).normal(size=(6, 3)), 2, axis=0)
+    y, d = np.tile([0, 0, 1, 1], 3), np.repeat([0, 1, 2], 4)
+    with pytest.raises(ValueError, match="singular"):
+        CIDG(feature_map="linear", ridge=0.0, cell_correction=correction).fit(X, y, sample_domain=d)
