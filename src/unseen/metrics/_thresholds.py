@@ -384,5 +384,5 @@ def _read_aim(aim: str | float) -> tuple[str, float, float]:
             if 0 < number < 1:
                 return "number", number, np.nan
     except ValueError:
-        pass
+        pass  # A text that is not a number is not an aim either: the error below lists what is allowed.
     raise ValueError(f"aim={aim!r} is not allowed. Use {AIMS}.")
