@@ -47,6 +47,8 @@ def test_a_fit_has_small_bounds_and_misses_nothing(projection):
     assert np.all(certificate.intervals[:, 0] < projection.eigenvalues_)
     assert np.all(projection.eigenvalues_ < certificate.intervals[:, 1])
     assert np.all((certificate.subspace_cosines > 0) & (certificate.subspace_cosines <= 1 + 1e-12))
+    assert np.all(certificate.component_cosines >= certificate.subspace_cosines[:, None] - 1e-12)
+    assert np.all(certificate.component_cosines <= 1 + 1e-12)
     assert certificate.summary().count("\n") == q + 2
 
 
@@ -92,6 +94,19 @@ def test_the_jackknife_is_nearly_a_refit_where_domains_have_many_samples():
         others = d != domain
         refit = CIDG(**weights, ridge=0.75).fit(X[others], y[others], sample_domain=d[others])
         np.testing.assert_allclose(certificate.jackknife_eigenvalues[s], refit.eigenvalues_, rtol=0.05)
+
+
+def test_the_squared_cosine_is_the_share_of_variance_that_a_regression_explains():
+    X, y, d = four_domains(n=600)
+    weights = {"conditional_weight": 500.0, "prior_weight": 500.0, "feature_map": "linear", "n_components": 1}
+    cidg = CIDG(**weights, ridge=1.0).fit(X, y, sample_domain=d)
+    certificate = certify(cidg)
+    z = cidg.transform(X)[:, 0]
+    for s, domain in enumerate(certificate.domains):
+        others = d != domain
+        refit = CIDG(**weights, ridge=0.75).fit(X[others], y[others], sample_domain=d[others])
+        correlation = np.corrcoef(z, refit.transform(X)[:, 0])[0, 1]
+        assert certificate.component_cosines[s, 0] == pytest.approx(abs(correlation), abs=0.01)
 
 
 def test_an_odd_domain_is_the_one_that_changes_the_subspace():
