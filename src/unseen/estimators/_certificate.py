@@ -18,7 +18,7 @@ from ..linalg import (
     Spectrum,
     WhitenedProblem,
     bound_component_errors,
-    count_eigenvalues_above,
+    count_missing_eigenvalues,
     gram_spectrum,
     shrink_cell_means,
     spectral_residuals,
@@ -31,8 +31,6 @@ from ._projection_problem import ProjectionProblem
 from ._statistics import Statistics, feature_spectrum
 
 MIN_JACKKNIFE_DOMAINS = 3
-# Eigenvalues are counted above this share of the smallest fitted one, so that its rounding error does not matter.
-COMPLETENESS_MARGIN = 1 - 1e-6
 
 
 @dataclass(frozen=True)
@@ -210,8 +208,7 @@ def _certify_components(
     component_errors = np.full(len(eigenvalues), np.inf)
     if np.isfinite(errors).all():
         component_errors = bound_component_errors(eigenvalues, errors)
-    threshold = COMPLETENESS_MARGIN * float(eigenvalues.min())
-    n_above = count_eigenvalues_above(threshold, spectrum, whitened, corrected, counts)
+    n_missing = count_missing_eigenvalues(eigenvalues, spectrum, whitened, corrected, counts)
     jackknife, component_cosines, subspace_cosines = _jackknife(
         projection, problem, spectrum, whitened, coordinates, callback
     )
@@ -219,7 +216,7 @@ def _certify_components(
         eigenvalues=eigenvalues,
         eigenvalue_errors=errors,
         component_errors=component_errors,
-        n_missing=n_above - len(eigenvalues),
+        n_missing=n_missing,
         domains=domains,
         jackknife_eigenvalues=jackknife,
         intervals=_jackknife_intervals(eigenvalues, jackknife),
@@ -259,10 +256,7 @@ def _to_eigenbasis(spectrum: Spectrum, weights: Array, ridge: float) -> tuple[Sp
     """Return the spectrum without its lift, and the components in its eigenbasis."""
     if not ridge:
         spectrum = spectrum.without_null()
-    lift = spectrum.lift
-    assert lift is not None  # Both decompositions return it.
-    coordinates = lift.T @ weights / np.square(lift).sum(axis=0)[:, None]  # The columns of the lift are orthogonal.
-    return replace(spectrum, lift=None), coordinates
+    return replace(spectrum, lift=None), spectrum.to_coordinates(weights)
 
 
 def _jackknife(

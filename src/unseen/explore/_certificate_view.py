@@ -80,7 +80,7 @@ def _describe_accuracy(certificate: ProjectionCertificate) -> list[str]:
     if not is_bounded.all():
         numbers = ", ".join(str(j + 1) for j in np.flatnonzero(~is_bounded))
         sentences.append(
-            f"The error of component {numbers} has no bound: other eigenvalues are too close, or the ridge is too small."
+            f"The error of component {numbers} has no bound: other eigenvalues are close, or the ridge is too small."
         )
     if certificate.is_complete:
         sentences.append("The solver missed no component with a larger eigenvalue.")
