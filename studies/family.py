@@ -207,7 +207,7 @@ def write_tables(rows: list[dict[str, Any]], path: Path) -> None:
     names = complete_sets(rows)
     means = mean_results(rows, names)
     table = [
-        [metric, name, *(f"{value:.{DECIMALS.get(metric, 1)}f}" for value in values)]
+        [metric, name, *(f"{value:.{DECIMALS.get(metric, 2)}f}" for value in values)]
         for metric in means
         for name, values in zip(names, means[metric], strict=True)
     ]
