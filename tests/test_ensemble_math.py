@@ -414,6 +414,27 @@ def test_a_step_that_changes_nothing_on_average_is_accepted_as_often_as_stated()
     assert 0.02 < rate < 0.05 + 2 * np.sqrt(0.05 * 0.95 / 4000)
 
 
+def test_an_ensemble_of_one_member_needs_no_further_temperature():
+    """Also if the temperatures of some folds are extreme, since two of the three domains have no errors."""
+    n = 100
+    y = np.tile(np.arange(n) % 2, 3)
+    domain = np.repeat(np.arange(3), n)
+    samples = Samples(np.zeros((3 * n, 1)), y, domain)
+    splits = [(np.flatnonzero(domain != k), np.flatnonzero(domain == k)) for k in range(3)]
+    trials = TrialSplits.from_splits(samples, splits, skewed=False)
+    is_right = (domain > 0) | (np.arange(3 * n) % 10 > 1)
+    scores = np.log(confident(y, is_right, sure=0.8))
+    predictions = [
+        Prediction(0, k, scores[test].argmax(axis=1), {"decision_scores": scores[test]})
+        for k, (_, test) in enumerate(splits)
+    ]
+    candidates = [Candidate("only", {}, None, None)]
+    out_of_domain = OutOfDomainPredictions.from_predictions(candidates, samples, trials, predictions)
+    # Without the domain that has errors the loss decreases for any larger inverse temperature.
+    assert out_of_domain.fold_inverse_temperatures[0, 0] > 10 * out_of_domain.inverse_temperatures[0]
+    assert out_of_domain.fit_ensemble(None).inverse_temperature == pytest.approx(1, rel=1e-6)
+
+
 def test_smoothing_is_taken_where_neighbors_know_and_stays_calibrated():
     rng = np.random.default_rng(0)
 
