@@ -147,6 +147,35 @@ def test_a_threshold_for_predictions_is_chosen_on_the_other_sites():
     assert held_out[1].threshold == expected.threshold
 
 
+def test_a_site_without_predictions_is_left_out_of_the_summary():
+    rng = np.random.default_rng(3)
+    site = np.repeat(list("abcd"), 60)
+    p = rng.uniform(size=240)
+    y = rng.uniform(size=240) < p
+    is_known = site != "b"
+    found = validate_predictions(y, np.where(is_known, p, np.nan), sample_domain=site, threshold="youden")
+    expected = validate_predictions(y[is_known], p[is_known], sample_domain=site[is_known], threshold="youden")
+    assert found.get_summary("auc").effects.estimate == expected.get_summary("auc").effects.estimate
+    assert [one.threshold for one in found.held_out if one.site != "b"] == [one.threshold for one in expected.held_out]
+    assert [one["failure"] for one in found.site_records] == ["", "there are no predictions", "", ""]
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, np.nan])
+def test_values_that_are_not_probabilities_are_refused(value):
+    p = np.full(6, 0.4)
+    p[0] = value
+    with pytest.raises(ValueError, match="probabilities has values that are NaN or not between 0 and 1"):
+        validate_predictions([0, 1] * 3, p, sample_domain=list("aabbcc"))
+    with pytest.raises(ValueError, match="only NaN"):
+        validate_predictions([0, 1] * 3, np.full(6, np.nan), sample_domain=list("aabbcc"))
+
+
+def test_risks_of_0_and_1_can_be_thresholds():
+    found = validate_predictions([0, 1] * 6, [0, 1] * 6, sample_domain=list("aaaabbbbcccc"), threshold="sensitivity=1")
+    assert all(0 < one.threshold < 1 for one in found.held_out)
+    assert found.to_frame().loc["a", "sensitivity"] == 1
+
+
 def test_case_mix_is_standardized_over_all_rows(result):
     sites = result.sites
     weights = sites["rows"] / sites["rows"].sum()

@@ -32,7 +32,7 @@ from ._user_methods import combine_methods, load_user_methods
 
 if TYPE_CHECKING:
     from ..model_selection import Method
-    from ..study import Protocol
+    from ..study import Protocol, ValidationOptions
     from ..tables import Table
 
 Cell = str | Text
@@ -79,6 +79,8 @@ def compare(
     metric: o.Metric = "accuracy",
     selection: o.Selection = "domain",
     repeats: o.Repeats = 3,
+    threshold: o.Threshold = None,
+    positive: o.Positive = None,
     output: o.Output = o.STANDARD_OUTPUT,
     format: o.TableFormat = None,
     report: o.Report = None,
@@ -98,7 +100,7 @@ def compare(
     """
     from ..model_selection import AUTO_TRANSDUCTIVE, get_metric
     from ..shift import find_column_notices
-    from ..study import COMPARISON_PROTOCOL, describe_imbalance
+    from ..study import COMPARISON_PROTOCOL, ValidationOptions, describe_imbalance
     from ..tables import TableOptions
 
     with translate_errors():
@@ -162,6 +164,7 @@ def compare(
         verbose=int(not quiet),
         workers=workers,
         scheduler=scheduler,
+        validation=ValidationOptions(positive, threshold),
     )
 
 
@@ -179,9 +182,10 @@ def run_and_report(
     verbose: int,
     workers: int | None = None,
     scheduler: str | None = None,
+    validation: ValidationOptions | None = None,
 ) -> None:
     """Compare methods on a table, write the report and print the results; exit with code 1 if a method fails."""
-    from ..study import Execution, compare_table
+    from ..study import Execution, ValidationOptions, compare_table
 
     with translate_errors():
         plan = protocol.plan(table.domain)
@@ -199,7 +203,14 @@ def run_and_report(
             execution = Execution(
                 store, n_jobs=o.choose_jobs(jobs, len(table.y), len(methods)), verbose=verbose, client=client
             )
-            comparison = compare_table(table, protocol, methods, execution, command=o.current_command())
+            comparison = compare_table(
+                table,
+                protocol,
+                methods,
+                execution,
+                command=o.current_command(),
+                validation=validation or ValidationOptions(),
+            )
         summary = comparison.summary()
         if report is not None:
             write_text(comparison.to_html(), report)

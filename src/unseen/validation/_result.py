@@ -454,11 +454,11 @@ class ValidationResult:
         result : dict
             Settings, sites, measures, summary, curves, predictions, texts and the checklist.
         """
-        result: dict[str, Any] = plain_values({**self._report_data(), "predictions": self.prediction_records})
+        result: dict[str, Any] = plain_values({**self.report_data(), "predictions": self.prediction_records})
         return result
 
-    def _report_data(self) -> dict[str, Any]:
-        """All that the report shows."""
+    def report_data(self) -> dict[str, Any]:
+        """Return all that the report shows, which is all of `to_dict` except predictions."""
         settings = self.settings
         return {
             "title": f"Validation: {settings.name}",
@@ -503,7 +503,7 @@ class ValidationResult:
         page : str
             HTML.
         """
-        return render_validation(plain_values(self._report_data()))
+        return render_validation(plain_values(self.report_data()))
 
     def write_report(self, path: str | os.PathLike[str]) -> None:
         """Write the report: an HTML page or, for a name that ends in .pdf, its print version by Chromium.
