@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ..utils.io import check_output_path
 from . import _options as o
+from ._importance import show_importance
 from ._report import (
     make_console,
     make_table,
@@ -57,6 +58,12 @@ def validate(
         Literal["none", "empirical"],
         o.make_option(o.EVALUATION, help="Prior on the standard deviation between sites, for few sites."),
     ] = "none",
+    importance: Annotated[
+        bool,
+        o.make_option(
+            o.EVALUATION, "--importance", help="Also measure the importance of columns on each held-out site."
+        ),
+    ] = False,
     output: o.Output = o.STANDARD_OUTPUT,
     format: o.TableFormat = None,
     report: o.Report = None,
@@ -119,6 +126,7 @@ def validate(
             compare_with=others,
             metric=metric,
             tau_prior=tau_prior,
+            importance=importance,
             scale=scale,
             transductive=transductive,
             balance=balance,
@@ -138,8 +146,10 @@ def validate(
             paths = result.write_tables(tables)
             message_console.print(f"Wrote {len(paths)} files to {tables}")
 
-        def show(_: dict[str, Any]) -> None:
+        def show(data: dict[str, Any]) -> None:
             show_validation(result)
+            if data["importance"]:
+                show_importance(data["importance"])
 
         print_result(result.to_dict(), show, select_format(format, output), output, result.summary_records)
 

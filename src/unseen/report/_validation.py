@@ -9,6 +9,7 @@ from typing import Any
 
 from ._charts import Axis
 from ._format import MISSING_TEXT, format_number, is_number
+from ._importance import prepare_importance
 
 Section = dict[str, Any]
 PANEL_WIDTH = 300
@@ -16,6 +17,7 @@ PANEL_HEIGHT = 180
 MARGINS = (38, 10, 12, 34)  # left, right, top and bottom of the frame of a panel, in pixels
 MARGIN_OF_ESTIMATES = 0.6  # share of the range of estimates by which an axis may extend beyond them
 LOWEST_NET_BENEFIT = -0.05
+MAX_IMPORTANT_COLUMNS = 20  # more do not fit on a page beside the curves; files have all
 KEY_MEASURES = ("auc", "sensitivity", "specificity", "observed_expected")
 OPEN_FORESTS = ("auc", "calibration_in_the_large", "calibration_slope", "net_benefit")  # of a comparison
 
@@ -28,6 +30,7 @@ def prepare_validation_page(summary: Mapping[str, Any]) -> list[Section]:
         ("validation_summary", "Summary over sites", prepare_summary(summary)),
         ("validation_forest", "Performance at each site", prepare_forests(summary)),
         ("validation_curves", "Curves", prepare_curves(summary)),
+        ("importance", "Importance of columns", prepare_importance(summary, MAX_IMPORTANT_COLUMNS)),
         ("validation_methods", "Appendix: methods and text for a paper", prepare_texts(summary)),
         ("validation_checklist", "Appendix: reporting checklist", summary["checklist"]),
     ]

@@ -47,6 +47,7 @@ def validate(
     metric: str = "accuracy",
     tau_prior: Literal["none", "empirical"] = "none",
     level: float = 0.95,
+    importance: bool = False,
     scale: Scale = "standardize",
     transductive: bool = False,
     balance: Balance = "none",
@@ -92,6 +93,9 @@ def validate(
         (``unseen.metrics.TAU_PRIOR_SCALES``), which gives useful intervals for 3 or 4 sites.
     level : float, default=0.95
         Nominal coverage of all intervals.
+    importance : bool, default=False
+        Whether to measure how much the AUC of the model falls on each held-out site if a column is permuted there. It
+        needs no further fits, but predictions of at most 500 rows of each site, five times for each column.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See :func:`unseen.tables.make_preprocessor`.
     transductive : bool, default=False
@@ -163,6 +167,7 @@ def validate(
         FitOptions(scale, transductive, balance, metric, random_state),
         positive=positive,
         aim=threshold,
+        importance_of=models[0][0] if importance else None,
         store=None if store is None else Path(store),
         n_jobs=n_jobs,
         verbose=verbose,
