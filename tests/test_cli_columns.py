@@ -66,16 +66,32 @@ def test_predict_names_the_unit_and_the_columns(folder):
     assert "multiply by 38.67" in err
 
 
-def test_sites_prints_the_curve_and_its_sentences(folder):
+def test_sites_prints_the_curve_and_its_sentences(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     options = ("--methods", "logistic", "--figure", folder / "curve.png")
     code, out, err = unseen("sites", folder / "all.csv", *ROLES, *options)
     assert code == 0, err
     assert "Two more domains are worth about" in out
     assert (folder / "curve.png").stat().st_size > 0
+    assert (tmp_path / "all.unseen-results.sqlite").exists()
+    monkeypatch.setattr(
+        "unseen.model_selection._average.evaluate_candidates", lambda _, __, splits, *___, **____: splits
+    )
     code, out, _ = unseen("sites", folder / "all.csv", *ROLES, "--methods", "logistic", "--format", "csv")
+    assert code == 0  # nothing is left to evaluate
     rows = out.splitlines()
     assert rows[0] == "n_domains,mean,lower,upper,n_models,extrapolated"
     assert len(rows) == 1 + 4 + 5
+
+
+def test_an_interrupted_curve_says_how_to_continue(folder, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unseen.study._site_curve.iterate_averages", stop)
+    code, _, err = unseen("sites", folder / "all.csv", *ROLES, "--store", tmp_path / "kept.sqlite")
+    assert code == 130
+    assert "Run the same command again to continue" in err
 
 
 def test_importance_and_explanations_name_the_columns(folder):
