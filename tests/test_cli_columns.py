@@ -10,7 +10,9 @@ pl = pytest.importorskip("polars")
 
 from typer.testing import CliRunner  # noqa: E402
 
+import unseen as library  # noqa: E402
 from unseen.cli._app import app  # noqa: E402
+from unseen.exceptions import DataWarning  # noqa: E402
 
 
 def unseen(*args):
@@ -57,6 +59,19 @@ def test_diagnose_advises_options_and_tries_repairs(folder):
     )
     assert code == 0
     assert not [entry for entry in json.loads(out)["columns"]["findings"] if entry["kind"] == "point_mass"]
+
+
+def test_compare_reports_errors_in_columns_in_python_and_as_options_in_the_command(folder, tmp_path):
+    options = {"label": "ill", "domain": "hospital", "methods": ["logistic", "nearest mean"], "repeats": 1}
+    with pytest.warns(DataWarning, match=r"'chol' is 0 in .*missing=\{\"chol\": 0\}"):
+        library.compare(folder / "all.csv", quick=True, **options)
+    command = ("--methods", "logistic,nearest mean", "--quick", "--store", tmp_path / "kept.sqlite")
+    code, _, err = unseen("compare", folder / "all.csv", *ROLES, *command, "--report", tmp_path / "r.html")
+    assert code == 0, err
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    for text in (err, page):
+        assert text.count("--missing chol=0") == 1
+        assert "missing={" not in text
 
 
 def test_predict_names_the_unit_and_the_columns(folder):

@@ -19,6 +19,8 @@ from ._report import (
     make_console,
     make_table,
     message_console,
+    name_column_options,
+    name_options,
     print_notices,
     print_result,
     select_fitting_columns,
@@ -185,6 +187,7 @@ def run_and_report(
     validation: ValidationOptions | None = None,
 ) -> None:
     """Compare methods on a table, write the report and print the results; exit with code 1 if a method fails."""
+    from ..report import render_comparison
     from ..study import Execution, ValidationOptions, compare_table
 
     with translate_errors():
@@ -211,9 +214,9 @@ def run_and_report(
                 command=o.current_command(),
                 validation=validation or ValidationOptions(),
             )
-        summary = comparison.summary()
+        summary = name_summary_options(comparison.summary())
         if report is not None:
-            write_text(comparison.to_html(), report)
+            write_text(render_comparison(summary), report)
         without_pictures = {name: value for name, value in summary.items() if name != "pictures"}
 
         def show(summary: dict[str, Any]) -> None:
@@ -227,6 +230,24 @@ def run_and_report(
             "Some methods failed; the reasons are listed above. Run the same command again to retry them."
         )
         raise typer.Exit(1)
+
+
+def name_summary_options(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return a summary whose sentences name options of the command instead of parameters of the library."""
+    verdict = summary["verdict"]
+    diagnosis = summary["diagnosis"]
+    columns = diagnosis["columns"]
+    if columns is not None:
+        columns = {**columns, "sentences": [name_column_options(sentence) for sentence in columns["sentences"]]}
+    return {
+        **summary,
+        "verdict": {
+            **verdict,
+            "headline": name_options(verdict["headline"]),
+            "sentences": [name_options(sentence) for sentence in verdict["sentences"]],
+        },
+        "diagnosis": {**diagnosis, "columns": columns},
+    }
 
 
 def list_scores(summary: dict[str, Any]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from ._site_curve import SiteLearningCurve, site_learning_curve
 from ._store import Row, Store
 from ._synthetic import (
     CHOSEN_BY,
+    SYNTHETIC_METHODS,
     check_draw,
     draw_synthetic,
     make_synthetic_problem,

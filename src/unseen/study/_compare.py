@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..exceptions import DataWarning, warn
 from ..linalg import Ints
 from ..model_selection import (
     AUTO_TRANSDUCTIVE,
@@ -24,7 +25,7 @@ from ..model_selection import (
 )
 from ..models import check_threshold, choose_positive, make_preparation
 from ..report import draw_comparison, rank_methods, render_comparison
-from ..shift import Diagnosis, diagnose
+from ..shift import Diagnosis, diagnose, find_column_notices
 from ..tables import Dates, Table, is_table, load_table, table_from_arrays
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
@@ -210,6 +211,9 @@ def compare(
 ) -> Comparison:
     """Compare methods by leave-one-domain-out cross-validation, and test whether invariance helps on these data.
 
+    A :class:`~unseen.exceptions.DataWarning` is issued for each likely error in the columns of a table, such as zeros
+    that stand for missing values in one domain: see :doc:`/user_guide/columns`.
+
     Parameters
     ----------
     data : array-like of shape (n_samples, n_features), DataFrame, str, path or Table
@@ -330,6 +334,8 @@ def compare(
     else:
         table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain, "compare")
         table = table.take(table.samples.subsample_rows(max_per_domain=max_per_domain, seed=random_state))
+    for notice in find_column_notices(table):
+        warn(notice, DataWarning)
     methods = comparison_methods(transductive) if methods is None else methods
     execution = Execution(store, n_jobs, verbose, client)
     options = ValidationOptions(positive, threshold)

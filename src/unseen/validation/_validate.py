@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +40,7 @@ def validate(
     unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
     positive: Any = None,
     threshold: str | float | None = None,
     methods: Any = AUTO,
@@ -73,7 +74,7 @@ def validate(
         Class labels, unless they are a column of a table.
     sample_domain : array-like of shape (n_samples,), default=None
         The domain of each sample, unless it is a column of a table.
-    label, domain, group, features, drop, unlabeled, dates, categories, max_per_domain
+    label, domain, group, features, drop, unlabeled, dates, categories, missing, max_per_domain
         The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
     positive : object, default=None
         Class that is the event. None takes the last of two classes in sorted order, as scikit-learn does; the result
@@ -147,6 +148,7 @@ def validate(
         unlabeled=unlabeled,
         dates=dates,
         categories=categories,
+        missing=missing,
         max_per_domain=max_per_domain,
         seed=random_state,
     )
@@ -202,8 +204,8 @@ def validate(
             "machine": environment_info(),
         },
     )
-    missing = {str(site): float(np.isnan(table.X[table.domain == site]).mean()) for site in np.unique(table.domain)}
-    return ValidationResult(settings, table.samples.classes, table.y, table.domain, table.rows, missing, held_out)
+    shares = {str(site): float(np.isnan(table.X[table.domain == site]).mean()) for site in np.unique(table.domain)}
+    return ValidationResult(settings, table.samples.classes, table.y, table.domain, table.rows, shares, held_out)
 
 
 def validate_predictions(
