@@ -446,11 +446,11 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
     go = partial(run, X, y, domain, make_tasks(data.domain_names), methods=METHODS, client=client)
     add, kept = Store.add, []
 
-    def add_some(self, name, row, predicted):
+    def add_some(self, name, row, *predicted):
         if len(kept) == 5:
             raise KeyboardInterrupt
         kept.append(row)
-        add(self, name, row, predicted)
+        add(self, name, row, *predicted)
 
     with monkeypatch.context() as patched:
         patched.setattr(Store, "add", add_some)
@@ -467,7 +467,7 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
     kept = all_results(
         Samples(X, y, domain), make_tasks(data.domain_names), about["protocol"], methods=METHODS, execution=work
     )
-    assert sum(predicted is not None for _, predicted in kept) == len(rows) == 18
+    assert sum(result.codes is not None for result in kept) == len(rows) == 18
 
 
 def test_rows_without_a_label_are_left_out_of_a_comparison_when_asked(client, tmp_path):

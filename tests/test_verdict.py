@@ -495,7 +495,7 @@ def test_the_verdict_states_what_transductive_steps_are_worth_and_what_they_need
 def test_where_no_transductive_step_is_accepted_opting_in_changes_nothing():
     rows, correct = comparison(0.0, methods=("auto, transductive", "auto", "logistic"))
     found = make_verdict(rows, {at: correct["auto", at[1], at[2]] for at in correct})
-    assert any("transductive=True would change nothing here" in sentence for sentence in found.sentences)
+    assert any("In a fit, transductive=True would change nothing here" in sentence for sentence in found.sentences)
     only = make_verdict(*comparison(0.0, methods=("auto, transductive", "logistic")))
     assert only.opt_in is None
 

@@ -6,7 +6,13 @@ of these.
 
 from ._acceptance import AcceptanceTest, make_trial_batches, sample_skewed_batch
 from ._adaptation import AdaptedEnsemble, SourceData, adapt_ensemble, check_new_domain, plan_adaptation
-from ._average import AVERAGE_METHODS, make_average_candidates, predict_by_average, score_probabilities
+from ._average import (
+    AVERAGE_METHODS,
+    iterate_averages,
+    make_average_candidates,
+    predict_by_average,
+    score_probabilities,
+)
 from ._calibration import N_CALIBRATION_BINS
 from ._candidate import (
     Candidate,
