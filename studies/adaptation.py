@@ -2,10 +2,10 @@
 
 For each data set some domains are the new site in turn. A default ensemble is fitted to at most 7 other domains with at
 most 150 rows each, with the members, settings and preparation of `unseen.fit`, and predicts at most 600 rows of the
-site. Then n = 10, 25, 50 or 100 labels of the site are
-revealed, five times at random, the level of adaptation is chosen by the plan that the fit made, and the other rows are
-scored. All levels without a refit are scored as well, to compare the chosen level with the best one in hindsight; so
-are labels of rows that `select_rows_to_label` selects, and the true class frequencies of the site in place of labels.
+site. Then n = 10, 25, 50 or 100 labels of the site are revealed, five times at random, the level of adaptation is
+chosen by the plan that the fit made, and the other rows are scored. All levels without a refit are scored as well, to
+compare the chosen level with the best one in hindsight; so are labels of rows that `select_rows_to_label` selects, and
+the true class frequencies of the site in place of labels.
 
 Rows go to a JSON-lines file site by site, so a run that was stopped continues where it was.
 
@@ -234,6 +234,30 @@ def summarize(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def hindsight_gaps(sets: list[list[dict[str, Any]]]) -> dict[str, float]:
+    """Return by how many points of accuracy the chosen level is below the best one in hindsight, on the mean of sets.
+
+    The best level of each site follows the noise of single sites and draws the most, one level for everything the
+    least. "By log loss" means that the level with the lowest mean log loss is compared.
+    """
+
+    def mean(part: list[dict[str, Any]], level: str, metric: str) -> float:
+        return 0.0 if level == AS_IS else float(np.mean([row[f"{level} {metric}"] for row in part]))
+
+    def by_log_loss(parts: list[list[dict[str, Any]]]) -> str:
+        return min(LEVELS, key=lambda level: float(np.mean([mean(part, level, "log loss") for part in parts])))
+
+    chosen = float(np.mean([np.mean([row["accuracy"] for row in part]) for part in sets]))
+    single = by_log_loss(sets)
+    best = {
+        "each site, by log loss": [np.mean([row["best accuracy"] for row in part]) for part in sets],
+        "each set, by log loss": [mean(part, by_log_loss([part]), "accuracy") for part in sets],
+        "each set, by accuracy": [max(mean(part, level, "accuracy") for level in LEVELS) for part in sets],
+        f"all sets, by log loss ({single})": [mean(part, single, "accuracy") for part in sets],
+    }
+    return {name: float(np.mean(values)) - chosen for name, values in best.items()}
+
+
 def print_tables(rows: list[dict[str, Any]]) -> None:
     """Print means over data sets by number of labels, and by data set."""
     numbers = [key for key, value in rows[0].items() if isinstance(value, float) and key not in ("as is", "seconds")]
@@ -244,6 +268,8 @@ def print_tables(rows: list[dict[str, Any]]) -> None:
         for key in numbers:
             means = [float(np.nanmean([row[key] for row in part])) for part in sets]
             print(f"  {key:<24}{np.mean(means):+8.3f}   ({min(means):+.3f} to {max(means):+.3f})")
+        for name, gap in hindsight_gaps(sets).items():
+            print(f"  best level of {name}, minus chosen: accuracy {gap:+.2f}")
     print(f"\n{'':<26}" + "".join(f"{n:>24}" for n in N_LABELS))
     for name in SETS:
         cells = []
