@@ -84,12 +84,14 @@ class RowScores:
         components = {}
         for j, projection in self.projections.items():
             samples = vars(projection).get("X_fit_")
-            if isinstance(samples, np.ndarray) and projection.kernel == "rbf":
-                key = (id(samples), projection.gamma_)
-                if key[0] not in distances:
-                    distances[key[0]] = cdist(X, samples, "sqeuclidean")
+            gamma = vars(projection).get("gamma_")
+            if isinstance(samples, np.ndarray) and projection.kernel == "rbf" and isinstance(gamma, float):
+                if id(samples) not in distances:
+                    distances[id(samples)] = cdist(X, samples, "sqeuclidean")
+                key = (id(samples), gamma)
                 if key not in kernels:
-                    kernels[key] = np.expm1(-projection.gamma_ * distances[key[0]])
+                    # Less 1, as in the projection: its coefficients sum to 0, and small differences keep their digits.
+                    kernels[key] = np.expm1(-gamma * distances[id(samples)])
                 Z = kernels[key] @ projection.dual_coef_
             else:
                 Z = transform_without_centering(projection, X)
