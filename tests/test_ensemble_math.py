@@ -536,7 +536,7 @@ def test_more_than_domains_can_promise_is_refused():
 
 def test_forecasts_hold_as_often_as_they_say():
     rng = np.random.default_rng(0)
-    draws = rng.normal(0.5, 0.02, size=(2000, 5))
+    draws = rng.normal(0.5, 0.02, size=(1200, 5))
     inside = [low <= row[-1] <= high for row in draws for _, low, high in [forecast(row[:-1])]]
     assert np.mean(inside) == pytest.approx(0.95, abs=0.02)
 
@@ -558,13 +558,13 @@ def test_forecasts_miss_on_both_sides_alike(n_domains, mean):
     """Where domains differ in how hard they are, and scores are shares of 100 samples."""
     rng = np.random.default_rng(0)
     center, spread = np.log(mean / (1 - mean)), 0.06 / (mean * (1 - mean))
-    shares = expit(center + spread * rng.normal(size=(1000, n_domains + 1)))
+    shares = expit(center + spread * rng.normal(size=(600, n_domains + 1)))
     below = above = 0
     for scores in rng.binomial(100, shares) / 100:
         _, low, high = forecast(scores[:-1], n_rows=np.full(n_domains, 100))
         below += scores[-1] < low
         above += scores[-1] > high
-    assert (below + above) / 1000 <= 0.07
+    assert (below + above) / 600 <= 0.07
     # With equal rates the difference of the misses has the variance of their sum.
     assert abs(below - above) <= 3 * np.sqrt(below + above)
 
