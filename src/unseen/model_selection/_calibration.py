@@ -88,10 +88,11 @@ def adjust_priors(P: Array, ratio: Array) -> Array:
 def fit_temperatures(scores: Arrays, codes: Codes, kept: Mask, weights: RowWeights = None) -> Array:
     """Inverse temperatures of one candidate that minimize the smoothed log loss, one for each row of `kept`.
 
-    The loss of a row is that of its class, but for a share `LABEL_SMOOTHING`, which is the mean over all classes. Row f of `kept` (F, m) selects the domains of fit f; domains that are not kept have no influence, not even on
-    rounding. The loss is convex in the inverse temperature, and a bracketed Newton method searches its logarithm. Rows
-    of a class that was absent from training have an infinite loss at any temperature and are left out. The result is 1
-    where no row is left.
+    The loss of a row is that of its class, but for a share `LABEL_SMOOTHING`, which is the mean over all classes. Row f
+    of `kept` (F, m) selects the domains of fit f; domains that are not kept have no influence, not even on rounding.
+    The loss is convex in the inverse temperature, and a bracketed Newton method searches its logarithm. Rows of a class
+    that was absent from training have an infinite loss at any temperature and are left out. The result is 1 where no
+    row is left.
     """
     S = np.concatenate([class_scores(part) for part in scores])
     truth = np.arange(len(S)), np.concatenate(codes)
