@@ -360,17 +360,28 @@ def home(tmp_path_factory):
     return home
 
 
-@pytest.mark.parametrize("passes", [1, 2])
 @pytest.mark.parametrize(
-    "table", [["new.csv"], ["new.parquet", "--domain", "site"], ["parts"], ["parts", "--domain", "site"], ["sites"]]
+    ("table", "passes"),
+    [
+        (["new.csv"], 1),
+        (["parts"], 1),
+        (["new.csv"], 2),
+        (["new.parquet", "--domain", "site"], 2),
+        (["parts", "--domain", "site"], 2),
+        (["sites"], 2),
+        pytest.param(["parts"], 2, marks=pytest.mark.slow),
+        pytest.param(["new.parquet", "--domain", "site"], 1, marks=pytest.mark.slow),
+        pytest.param(["parts", "--domain", "site"], 1, marks=pytest.mark.slow),
+        pytest.param(["sites"], 1, marks=pytest.mark.slow),
+    ],
 )
-def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, monkeypatch, passes, table):
+def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, monkeypatch, table, passes):
     how = [home / "logistic.unseen"] if passes == 1 else [home / "kfda.unseen", "--centering", "target"]
-    monkeypatch.setattr("unseen.models._new_data.VALUES_PER_PART", 120)  # pieces of 20 rows, and ranges of 20 to 40
+    monkeypatch.setattr("unseen.models._new_data.VALUES_PER_PART", 240)  # pieces of 40 rows, and ranges of 40 to 80
     found = {}
     for where, options in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
         output = tmp_path / f"{where}.parquet"
-        command = ["predict", how[0], home / table[0], *how[1:], *table[1:], "-o", output, "--batch-size", 20]
+        command = ["predict", how[0], home / table[0], *how[1:], *table[1:], "-o", output, "--batch-size", 40]
         found[where] = printed(*command, *options), pl.read_parquet(output)
     (here, expected), (there, predicted) = found["here"], found["there"]
     assert_frame_equal(predicted, expected, rel_tol=1e-9)
@@ -446,11 +457,11 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
     go = partial(run, X, y, domain, make_tasks(data.domain_names), methods=METHODS, client=client)
     add, kept = Store.add, []
 
-    def add_some(self, name, row, predicted):
+    def add_some(self, name, row, *predicted):
         if len(kept) == 5:
             raise KeyboardInterrupt
         kept.append(row)
-        add(self, name, row, predicted)
+        add(self, name, row, *predicted)
 
     with monkeypatch.context() as patched:
         patched.setattr(Store, "add", add_some)
@@ -467,7 +478,7 @@ def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, m
     kept = all_results(
         Samples(X, y, domain), make_tasks(data.domain_names), about["protocol"], methods=METHODS, execution=work
     )
-    assert sum(predicted is not None for _, predicted in kept) == len(rows) == 18
+    assert sum(result.codes is not None for result in kept) == len(rows) == 18
 
 
 def test_rows_without_a_label_are_left_out_of_a_comparison_when_asked(client, tmp_path):

@@ -10,7 +10,9 @@ pl = pytest.importorskip("polars")
 
 from typer.testing import CliRunner  # noqa: E402
 
+import unseen as library  # noqa: E402
 from unseen.cli._app import app  # noqa: E402
+from unseen.exceptions import DataWarning  # noqa: E402
 
 
 def unseen(*args):
@@ -59,6 +61,19 @@ def test_diagnose_advises_options_and_tries_repairs(folder):
     assert not [entry for entry in json.loads(out)["columns"]["findings"] if entry["kind"] == "point_mass"]
 
 
+def test_compare_reports_errors_in_columns_in_python_and_as_options_in_the_command(folder, tmp_path):
+    options = {"label": "ill", "domain": "hospital", "methods": ["logistic", "nearest mean"], "repeats": 1}
+    with pytest.warns(DataWarning, match=r"'chol' is 0 in .*missing=\{\"chol\": 0\}"):
+        library.compare(folder / "all.csv", quick=True, **options)
+    command = ("--methods", "logistic,nearest mean", "--quick", "--store", tmp_path / "kept.sqlite")
+    code, _, err = unseen("compare", folder / "all.csv", *ROLES, *command, "--report", tmp_path / "r.html")
+    assert code == 0, err
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    for text in (err, page):
+        assert text.count("--missing chol=0") == 1
+        assert "missing={" not in text
+
+
 def test_predict_names_the_unit_and_the_columns(folder):
     code, _, err = unseen("predict", folder / "model.unseen", folder / "new.csv", "-o", folder / "o.csv")
     assert code == 0, err
@@ -66,16 +81,32 @@ def test_predict_names_the_unit_and_the_columns(folder):
     assert "multiply by 38.67" in err
 
 
-def test_sites_prints_the_curve_and_its_sentences(folder):
+def test_sites_prints_the_curve_and_its_sentences(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     options = ("--methods", "logistic", "--figure", folder / "curve.png")
     code, out, err = unseen("sites", folder / "all.csv", *ROLES, *options)
     assert code == 0, err
     assert "Two more domains are worth about" in out
     assert (folder / "curve.png").stat().st_size > 0
+    assert (tmp_path / "all.unseen-results.sqlite").exists()
+    monkeypatch.setattr(
+        "unseen.model_selection._average.evaluate_candidates", lambda _, __, splits, *___, **____: splits
+    )
     code, out, _ = unseen("sites", folder / "all.csv", *ROLES, "--methods", "logistic", "--format", "csv")
+    assert code == 0  # nothing is left to evaluate
     rows = out.splitlines()
     assert rows[0] == "n_domains,mean,lower,upper,n_models,extrapolated"
     assert len(rows) == 1 + 4 + 5
+
+
+def test_an_interrupted_curve_says_how_to_continue(folder, tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unseen.study._site_curve.iterate_averages", stop)
+    code, _, err = unseen("sites", folder / "all.csv", *ROLES, "--store", tmp_path / "kept.sqlite")
+    assert code == 130
+    assert "Run the same command again to continue" in err
 
 
 def test_importance_and_explanations_name_the_columns(folder):

@@ -69,6 +69,9 @@ def test_json_is_what_the_report_shows(hospitals):
     for method in summary["methods"]:
         assert f"{100 * method['mean']:.1f}" in page
     assert summary["provenance"]["protocol"]["quick"] is True
+    assert summary["validation"]["method"] == "logistic"  # the only method that predicts probabilities
+    log_losses = [one["estimate"] for one in summary["validation"]["summary"] if one["measure"] == "log_loss"]
+    assert f"<strong>{log_losses[0]:.3f}</strong>" in page
 
 
 def test_a_second_run_continues_from_the_first(hospitals, monkeypatch):

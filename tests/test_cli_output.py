@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from cli_models import frame
 from unseen.cli._app import app
 from unseen.cli._help import Group
-from unseen.cli._report import _name_options, exit_on_interrupt
+from unseen.cli._report import exit_on_interrupt, name_options
 
 
 def run(*args):
@@ -189,6 +189,8 @@ def test_an_interrupt_outside_the_computation_exits_with_130_and_a_sentence():
         ("(unseen.images.extract, or the parameter model)", "(unseen.images.extract, or --network)"),
         ("Set domain='my site' to distinguish domains.", "Set --domain 'my site' to distinguish domains."),
         ("Use transductive=True or leave it out.", "Use --transductive or leave it out."),
+        ("That is what transductive=True is worth.", "That is what --transductive is worth."),
+        ("Use metric='balanced_accuracy' to give", "Use --metric balanced_accuracy to give"),
         # Columns, files, attributes and plain words stay as they are.
         ("it has no column 'batch_size'", "it has no column 'batch_size'"),
         ("batch_size.csv cannot be used", "batch_size.csv cannot be used"),
@@ -197,7 +199,7 @@ def test_an_interrupt_outside_the_computation_exits_with_130_and_a_sentence():
     ],
 )
 def test_messages_of_the_library_name_options(message, translated):
-    assert _name_options(message) == translated
+    assert name_options(message) == translated
 
 
 def test_a_note_about_the_new_table_names_an_option(home, tmp_path):

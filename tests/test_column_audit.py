@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from unseen.metrics import random_effects
 from unseen.shift._column_audit import audit_columns
-from unseen.shift._column_shift import measure_column_shift, univariable_slopes
+from unseen.shift._column_shift import _pool, measure_column_shift, univariable_slopes
 from unseen.shift._column_tests import (
     CONVERSIONS,
     LogStatistics,
@@ -523,6 +524,16 @@ def test_effects_that_change_sign_are_named():
     assert effects["x"].tau == pytest.approx(0.82, abs=0.2)
     assert effects["noise"].opposite == ()
     assert effects["noise"].tau < 0.2
+
+
+@pytest.mark.parametrize(("slope", "opposite"), [(0.2, ()), (0.8, ("d0",))])
+def test_an_effect_changes_sign_only_if_both_signs_are_significant(slope, opposite):
+    """A slope of 0.2 with a standard error of 0.15 may be zero: one negative slope is no change of sign."""
+    slopes = np.array([-0.7, *[slope] * 5])
+    domain = SimpleNamespace(names=[f"d{i}" for i in range(6)])
+    mean, *_, found = _pool(slopes, np.full(6, 0.15), np.arange(6), domain)
+    assert mean > 0
+    assert found == opposite
 
 
 def test_the_heat_map_frames_odd_domains():

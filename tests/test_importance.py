@@ -9,6 +9,8 @@ from sklearn.metrics import accuracy_score
 
 import unseen
 from unseen.models import held_out_importance
+from unseen.models._importance import permute_columns
+from unseen.utils.samples import Samples
 
 pd = pytest.importorskip("pandas")
 ROLES = {"label": "ill", "domain": "site"}
@@ -131,3 +133,26 @@ def test_the_page_and_the_figure_show_all_columns(model, table):
     labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
     assert labels == [entry.column for entry in importance.columns]
     plt.close(figure)
+
+
+def test_permutations_that_are_predicted_at_once_give_the_same_losses(model, table):
+    here = table[table["site"].isin(["s1", "s2"])]
+    X, domain, codes = model._read_labeled(here, None, "site")
+    samples = Samples(X, model.classes_[codes], np.asarray(domain).astype(str), model.classes_)
+
+    def predict(rows, domains):
+        return model.table_model.predict_proba(rows, sample_domain=domains)
+
+    single = permute_columns(predict, samples, model.schema, "accuracy", 3, 0)
+    for max_batch_rows in (500, 100_000):
+        batched = permute_columns(predict, samples, model.schema, "accuracy", 3, 0, max_batch_rows)
+        np.testing.assert_allclose(batched[1], single[1], atol=1e-12)
+
+
+def test_a_constant_column_has_no_importance(table):
+    partly = table.assign(part=np.where(table["site"] == "s1", 1.0, table["age"]))
+    importance = held_out_importance(partly, **ROLES, methods="logistic", n_repeats=2)
+    assert importance["part"].by_domain["s1"] == 0.0
+    assert importance["part"].by_domain["s2"] != 0.0
+    with pytest.raises(KeyError, match="column='part '"):
+        importance["part "]

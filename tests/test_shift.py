@@ -284,7 +284,7 @@ def test_absent_cells_are_no_shift_and_are_mentioned():
     lonely = diagnosis.class_tests[2]
     assert (lonely.p_value, lonely.p_adjusted, lonely.effect, lonely.flagged) == (None, None, None, False)
     notices = " ".join(diagnosis.notices)
-    assert "classes c in p, b in q and c in r" in notices
+    assert "No samples of class b in q and of class c in p and r: an absent cell" in notices
     assert "fewer than two domains: class c" in notices
 
 

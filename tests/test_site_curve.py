@@ -7,7 +7,8 @@ import pytest
 from scipy import optimize, stats
 
 from unseen import site_learning_curve
-from unseen.model_selection import get_metric
+from unseen.model_selection import get_metric, iterate_averages
+from unseen.study import Store, _site_curve
 from unseen.study._site_curve import MAX_SUBSETS, PowerLaw, make_curve, make_subsets
 
 
@@ -151,3 +152,62 @@ def test_the_figure_shows_both_curves():
     assert evaluated.get_xdata().tolist() == [1, 2, 3, 4]
     assert extrapolated.get_xdata()[0] == 4
     plt.close(figure)
+
+
+def curve(store, X, y, site, **options):
+    return site_learning_curve(X, y, sample_domain=site, methods=["logistic"], store=store, **options).summary()
+
+
+def test_an_interrupted_curve_continues_and_is_that_of_an_undisturbed_run(tmp_path, monkeypatch):
+    X, y, site = make_sites(5, 30, 0.3)
+    expected = curve(None, X, y, site)
+    store = tmp_path / "results.sqlite"
+    add, n_stored, n_evaluated = Store.add_scores, [], []
+
+    def add_some(self, key, scores):
+        if len(n_stored) == 4:
+            raise KeyboardInterrupt
+        n_stored.append(1)
+        add(self, key, scores)
+
+    def iterate(candidates, samples, splits, config):
+        n_evaluated.append(len({id(train) for train, _ in splits}))
+        return iterate_averages(candidates, samples, splits, config)
+
+    monkeypatch.setattr(_site_curve, "iterate_averages", iterate)
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "add_scores", add_some)
+        with pytest.raises(KeyboardInterrupt):
+            curve(store, X, y, site)
+    assert curve(store, X, y, site) == expected
+    assert n_evaluated[1] == n_evaluated[0] - 4
+    assert curve(store, X, y, site) == expected
+    assert n_evaluated[2] == 0
+
+
+@pytest.mark.parametrize("changed", ["features", "labels", "metric", "methods"])
+def test_other_data_and_settings_start_again(tmp_path, changed):
+    X, y, site = make_sites(4, 20, 0.3)
+    store = tmp_path / "results.sqlite"
+    options = {"methods": ["logistic"]}
+    site_learning_curve(X, y, sample_domain=site, store=store, **options)
+    if changed == "features":
+        X = X + 0.1 * np.random.default_rng(1).normal(size=X.shape)
+    elif changed == "labels":
+        y = np.where(np.arange(len(y)) < 8, 1 - y, y)
+    elif changed == "metric":
+        options["metric"] = "roc_auc"
+    else:
+        options["methods"] = ["nearest mean"]
+    found = site_learning_curve(X, y, sample_domain=site, store=store, **options)
+    expected = site_learning_curve(X, y, sample_domain=site, **options)
+    assert found.summary() == expected.summary()
+
+
+def test_training_sets_without_a_model_are_not_stored(tmp_path):
+    X, y, site = make_sites(5, 20, 0.3)
+    y = np.where(site == 0, 0, y)  # no model of this domain alone
+    store = tmp_path / "results.sqlite"
+    expected = curve(None, X, y, site)
+    assert curve(store, X, y, site) == expected
+    assert curve(store, X, y, site) == expected

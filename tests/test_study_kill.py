@@ -13,8 +13,8 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from unseen.datasets import make_synthetic
-from unseen.study import Protocol, make_tasks, run
+from unseen.datasets import load_digits_table, make_synthetic
+from unseen.study import Protocol, make_tasks, run, site_learning_curve
 
 LONG = 60  # seconds that nothing here should ever need
 METHODS = ["1-NN", "KFDA", "CIDG", "logistic"]
@@ -41,6 +41,20 @@ engine.run(
     protocol=Protocol(repeats=3, quick=True), methods=["1-NN", "KFDA", "CIDG", "logistic"],
 )
 """
+CURVE = """
+import unseen.study._site_curve as curves
+from unseen.datasets import load_digits_table
+
+unhurried_averages = curves.iterate_averages
+
+def iterate_averages(*args):
+    for average in unhurried_averages(*args):
+        time.sleep(0.1)
+        yield average
+
+curves.iterate_averages = iterate_averages
+curves.site_learning_curve(load_digits_table(), max_per_domain=30, methods=["nearest mean"], store=sys.argv[1])
+"""
 COMMAND = """
 from unseen.cli import main
 sys.argv[0] = "unseen"
@@ -63,20 +77,20 @@ def start(tmp_path, script, *args):
     )
 
 
-def count(store):
+def count(store, table="results"):
     """Rows in a store that may not exist yet, read beside the process that writes it."""
     if not store.exists():
         return 0
     with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=10)) as connection:
         try:
-            return connection.execute("SELECT count(*) FROM results").fetchone()[0]
+            return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
         except sqlite3.OperationalError:  # its tables are not there yet
             return 0
 
 
-def wait_for_rows(process, store, wanted):
+def wait_for_rows(process, store, wanted, table="results"):
     deadline = time.monotonic() + LONG
-    while count(store) < wanted:
+    while count(store, table) < wanted:
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -154,3 +168,22 @@ def test_an_interrupted_command_says_how_to_go_on_and_then_does(tmp_path, jobs):
         assert again.returncode == 0, err
         assert "mean rank" in out
         assert count(store) == max(kept, 9)
+
+
+def test_a_killed_learning_curve_continues_from_its_complete_training_sets(tmp_path):
+    store = tmp_path / "results.sqlite"
+    process = start(tmp_path, CURVE, store)
+    try:
+        wait_for_rows(process, store, 3, "validations")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(timeout=LONG)
+    finally:
+        end(process)
+    assert process.returncode == -signal.SIGKILL
+    kept = count(store, "validations")
+    options = {"max_per_domain": 30, "methods": ["nearest mean"]}
+    expected = site_learning_curve(load_digits_table(), **options, store=tmp_path / "undisturbed.sqlite")
+    n_sets = count(tmp_path / "undisturbed.sqlite", "validations")
+    assert 3 <= kept < n_sets
+    assert site_learning_curve(load_digits_table(), **options, store=store).summary() == expected.summary()
+    assert count(store, "validations") == n_sets

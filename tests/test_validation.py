@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 import unseen
 from unseen.exceptions import DataWarning
 from unseen.metrics import auc, calibration_slope, choose_threshold, log_loss, random_effects
-from unseen.models import fit_table
+from unseen.models import fit_table, held_out_importance
 from unseen.report import render_comparison
 from unseen.tables import Column, Schema, Table
 from unseen.validation import _held_out, validate_predictions
@@ -145,6 +145,35 @@ def test_a_threshold_for_predictions_is_chosen_on_the_other_sites():
     weight = np.where(site == "a", 1 / 50, 1 / 150)
     expected = choose_threshold(y[is_other], p[is_other], "youden", sample_weight=weight[is_other])
     assert held_out[1].threshold == expected.threshold
+
+
+def test_a_site_without_predictions_is_left_out_of_the_summary():
+    rng = np.random.default_rng(3)
+    site = np.repeat(list("abcd"), 60)
+    p = rng.uniform(size=240)
+    y = rng.uniform(size=240) < p
+    is_known = site != "b"
+    found = validate_predictions(y, np.where(is_known, p, np.nan), sample_domain=site, threshold="youden")
+    expected = validate_predictions(y[is_known], p[is_known], sample_domain=site[is_known], threshold="youden")
+    assert found.get_summary("auc").effects.estimate == expected.get_summary("auc").effects.estimate
+    assert [one.threshold for one in found.held_out if one.site != "b"] == [one.threshold for one in expected.held_out]
+    assert [one["failure"] for one in found.site_records] == ["", "there are no predictions", "", ""]
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, np.nan])
+def test_values_that_are_not_probabilities_are_refused(value):
+    p = np.full(6, 0.4)
+    p[0] = value
+    with pytest.raises(ValueError, match="probabilities has values that are NaN or not between 0 and 1"):
+        validate_predictions([0, 1] * 3, p, sample_domain=list("aabbcc"))
+    with pytest.raises(ValueError, match="only NaN"):
+        validate_predictions([0, 1] * 3, np.full(6, np.nan), sample_domain=list("aabbcc"))
+
+
+def test_risks_of_0_and_1_can_be_thresholds():
+    found = validate_predictions([0, 1] * 6, [0, 1] * 6, sample_domain=list("aaaabbbbcccc"), threshold="sensitivity=1")
+    assert all(0 < one.threshold < 1 for one in found.held_out)
+    assert found.to_frame().loc["a", "sensitivity"] == 1
 
 
 def test_case_mix_is_standardized_over_all_rows(result):
@@ -324,6 +353,32 @@ def test_the_event_is_the_last_class_unless_it_is_named():
     assert any("'well', the last of both classes" in notice for notice in result.settings.notices)
     numbers = validate(X, np.where(y == "ill", 7, 3), site, positive="7")
     assert numbers.settings.positive == 7
+
+
+def test_importance_is_that_of_the_models_without_each_site():
+    X, y, site = make_data(n_rows=40)
+    result = validate(X, y, site, importance=True, compare_with=("nearest mean",))
+    frame = {f"feature {j}": X[:, j] for j in range(3)} | {"y": y, "site": site}
+    mine = ("logistic model", LogisticRegression())
+    expected = held_out_importance(frame, label="y", domain="site", methods=mine, metric="roc_auc")
+    assert result.importance.scores == pytest.approx(expected.scores)
+    assert result.importance.columns[0].column == "feature 0"
+    for entry in expected.columns:
+        assert result.importance[entry.column].by_domain == pytest.approx(entry.by_domain)
+    assert result.to_dict()["importance"]["is_held_out"]
+    assert "Importance of columns" in result.to_html()
+    assert validate(X, y, site).importance is None
+
+
+def test_importance_is_stored_with_the_predictions(tmp_path, monkeypatch):
+    X, y, site = make_data(n_rows=20)
+    store = tmp_path / "store.jsonl"
+    validate(X, y, site, store=store)
+    first = validate(X, y, site, store=store, importance=True)  # fits again, since the file has no importance
+    monkeypatch.setattr(_held_out, "fit_table", None)
+    second = validate(X, y, site, store=store, importance=True)
+    assert second.importance.columns == first.importance.columns
+    assert validate(X, y, site, store=store).importance is None
 
 
 def test_an_interrupted_run_continues_from_its_store(tmp_path, monkeypatch):

@@ -300,7 +300,7 @@ def test_samples_of_a_group_count_as_one():
 
 @pytest.mark.parametrize("m", [pytest.param(3, marks=pytest.mark.slow), 5, pytest.param(10, marks=pytest.mark.slow)])
 def test_nineteen_of_twenty_intervals_hold_the_next_domain(m):
-    scores = np.random.default_rng(m).normal(70, 5, size=(4000, m + 1))
+    scores = np.random.default_rng(m).normal(70, 5, size=(2000, m + 1))
     ends = np.array([forecast(known, bounds=(0, 100), min_domains=3)[1:] for known in scores[:, :m]])
     covered = np.mean((ends[:, 0] <= scores[:, m]) & (scores[:, m] <= ends[:, 1]))
     assert 0.93 < covered < 0.97
@@ -495,7 +495,7 @@ def test_the_verdict_states_what_transductive_steps_are_worth_and_what_they_need
 def test_where_no_transductive_step_is_accepted_opting_in_changes_nothing():
     rows, correct = comparison(0.0, methods=("auto, transductive", "auto", "logistic"))
     found = make_verdict(rows, {at: correct["auto", at[1], at[2]] for at in correct})
-    assert any("transductive=True would change nothing here" in sentence for sentence in found.sentences)
+    assert any("In a fit, transductive=True would change nothing here" in sentence for sentence in found.sentences)
     only = make_verdict(*comparison(0.0, methods=("auto, transductive", "logistic")))
     assert only.opt_in is None
 

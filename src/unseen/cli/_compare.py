@@ -19,6 +19,8 @@ from ._report import (
     make_console,
     make_table,
     message_console,
+    name_column_options,
+    name_options,
     print_notices,
     print_result,
     select_fitting_columns,
@@ -32,7 +34,7 @@ from ._user_methods import combine_methods, load_user_methods
 
 if TYPE_CHECKING:
     from ..model_selection import Method
-    from ..study import Protocol
+    from ..study import Protocol, ValidationOptions
     from ..tables import Table
 
 Cell = str | Text
@@ -79,6 +81,8 @@ def compare(
     metric: o.Metric = "accuracy",
     selection: o.Selection = "domain",
     repeats: o.Repeats = 3,
+    threshold: o.Threshold = None,
+    positive: o.Positive = None,
     output: o.Output = o.STANDARD_OUTPUT,
     format: o.TableFormat = None,
     report: o.Report = None,
@@ -98,7 +102,7 @@ def compare(
     """
     from ..model_selection import AUTO_TRANSDUCTIVE, get_metric
     from ..shift import find_column_notices
-    from ..study import COMPARISON_PROTOCOL, describe_imbalance
+    from ..study import COMPARISON_PROTOCOL, ValidationOptions, describe_imbalance
     from ..tables import TableOptions
 
     with translate_errors():
@@ -162,6 +166,7 @@ def compare(
         verbose=int(not quiet),
         workers=workers,
         scheduler=scheduler,
+        validation=ValidationOptions(positive, threshold),
     )
 
 
@@ -179,9 +184,11 @@ def run_and_report(
     verbose: int,
     workers: int | None = None,
     scheduler: str | None = None,
+    validation: ValidationOptions | None = None,
 ) -> None:
     """Compare methods on a table, write the report and print the results; exit with code 1 if a method fails."""
-    from ..study import Execution, compare_table
+    from ..report import render_comparison
+    from ..study import Execution, ValidationOptions, compare_table
 
     with translate_errors():
         plan = protocol.plan(table.domain)
@@ -199,10 +206,17 @@ def run_and_report(
             execution = Execution(
                 store, n_jobs=o.choose_jobs(jobs, len(table.y), len(methods)), verbose=verbose, client=client
             )
-            comparison = compare_table(table, protocol, methods, execution, command=o.current_command())
-        summary = comparison.summary()
+            comparison = compare_table(
+                table,
+                protocol,
+                methods,
+                execution,
+                command=o.current_command(),
+                validation=validation or ValidationOptions(),
+            )
+        summary = name_summary_options(comparison.summary())
         if report is not None:
-            write_text(comparison.to_html(), report)
+            write_text(render_comparison(summary), report)
         without_pictures = {name: value for name, value in summary.items() if name != "pictures"}
 
         def show(summary: dict[str, Any]) -> None:
@@ -216,6 +230,24 @@ def run_and_report(
             "Some methods failed; the reasons are listed above. Run the same command again to retry them."
         )
         raise typer.Exit(1)
+
+
+def name_summary_options(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return a summary whose sentences name options of the command instead of parameters of the library."""
+    verdict = summary["verdict"]
+    diagnosis = summary["diagnosis"]
+    columns = diagnosis["columns"]
+    if columns is not None:
+        columns = {**columns, "sentences": [name_column_options(sentence) for sentence in columns["sentences"]]}
+    return {
+        **summary,
+        "verdict": {
+            **verdict,
+            "headline": name_options(verdict["headline"]),
+            "sentences": [name_options(sentence) for sentence in verdict["sentences"]],
+        },
+        "diagnosis": {**diagnosis, "columns": columns},
+    }
 
 
 def list_scores(summary: dict[str, Any]) -> list[dict[str, Any]]:

@@ -385,7 +385,6 @@ Store = Annotated[
 ]
 Seed = Annotated[int, make_option(COMPUTATION, min=0, metavar="N", help="Seed of the random number generators.")]
 JOBS_HELP = "Number of processes; -1 for one per core. Work on Dask workers does not use them."
-Jobs = Annotated[int, make_option(COMPUTATION, "--jobs", "-j", metavar="N", callback=_check_jobs, help=JOBS_HELP)]
 AutomaticJobs = Annotated[
     int | None,
     make_option(

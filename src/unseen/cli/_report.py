@@ -65,8 +65,9 @@ UNAMBIGUOUS_NAMES = (
 PARAMETER = re.compile(
     rf"\bthe parameter (\w+)|^({LEADING_NAMES})(?= must be |=)|(?<![\w'\"./-])({UNAMBIGUOUS_NAMES})(?![\w'\"./(-])"
 )
-# Messages recommend values of parameters in this form: "Set domain='site'", "Use transductive=True".
-ASSIGNMENT = re.compile(r"\b(Pass|Set|Use) (center|domain|feature_map|group|label|transductive)=(?:True\b|'([^']*)')")
+# Messages recommend values of parameters in this form: "Set domain='site'", "Use metric='roc_auc'".
+ASSIGNMENT = re.compile(r"\b(Pass|Set|Use) (center|domain|feature_map|group|label|metric)=(?:True\b|'([^']*)')")
+TRANSDUCTIVE = re.compile(r"(?<![\w'\"])transductive=True\b")  # anywhere in a sentence, since it has no value to quote
 PIPE_WIDTH = 240  # columns of a table that is written to a file or a pipe
 
 
@@ -147,7 +148,7 @@ def translate_errors(resume: str = "") -> Iterator[None]:
         exit_on_interrupt(resume)
     except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:
         reason = _describe_missing_file(error) if isinstance(error, FileNotFoundError) else str(error)
-        error_console.print(Text.assemble(("Error: ", "bold red"), escape_controls(_name_options(reason))))
+        error_console.print(Text.assemble(("Error: ", "bold red"), escape_controls(name_options(reason))))
         raise typer.Exit(2) from None
     except (BrokenProcessPool, OSError, MemoryError) as error:
         reason = str(error) or type(error).__name__
@@ -155,7 +156,7 @@ def translate_errors(resume: str = "") -> Iterator[None]:
             reason = "A process died: it was killed, or memory ran out. Use --jobs 1 or --max-per-domain."
         elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
             reason = f"The disk is full: {error.filename or 'a file'} cannot be written. Free some space on it."
-        text = _name_options(f"{reason} {resume}".strip())
+        text = name_options(f"{reason} {resume}".strip())
         error_console.print(Text.assemble(("Failed: ", "bold red"), escape_controls(text)))
         raise typer.Exit(1) from None
 
@@ -188,7 +189,7 @@ def exit_on_interrupt(resume: str = "") -> NoReturn:
     raise typer.Exit(INTERRUPT_EXIT_CODE) from None
 
 
-def _name_options(text: str) -> str:
+def name_options(text: str) -> str:
     """Replace the parameters that a message of the library names by the options of the command."""
 
     def get_option(name: str) -> str:
@@ -198,7 +199,7 @@ def _name_options(text: str) -> str:
         verb, name, value = match.groups()
         return f"{verb} {get_option(name)}" if value is None else f"{verb} {get_option(name)} {shlex.quote(value)}"
 
-    text = ASSIGNMENT.sub(get_option_with_value, text)
+    text = TRANSDUCTIVE.sub("--transductive", ASSIGNMENT.sub(get_option_with_value, text))
     return PARAMETER.sub(lambda match: get_option(match[match.lastindex or 0]), text)
 
 
@@ -225,7 +226,7 @@ def name_column_options(text: str) -> str:
 def print_notices(lines: Iterable[str]) -> None:
     """Print assumptions and omissions to standard error."""
     for line in lines:
-        text = name_column_options(_name_options(line))
+        text = name_column_options(name_options(line))
         message_console.print(Text.assemble(("Note: ", "bold"), escape_controls(text)))
 
 

@@ -95,7 +95,7 @@ def synthetic(
     format: Format = None,
     figure: Figure = Path("synthetic.png"),
     quiet: o.Quiet = False,
-    jobs: o.Jobs = 2,
+    jobs: o.AutomaticJobs = None,
 ) -> None:
     """Reproduce figure 1: the synthetic data, with three ways to select the settings.
 
@@ -107,6 +107,7 @@ def synthetic(
 
     from ..study import (
         CHOSEN_BY,
+        SYNTHETIC_METHODS,
         check_draw,
         draw_synthetic,
         draw_synthetic_figure,
@@ -126,7 +127,8 @@ def synthetic(
         else:
             table = load_table(data)
             draws = [check_draw(table.X, table.y, table.domain)]
-        rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=jobs, verbose=int(not quiet))
+        n_jobs = o.choose_jobs(jobs, sum(len(draw[1]) for draw in draws), len(SYNTHETIC_METHODS) * len(CHOSEN_BY))
+        rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=n_jobs, verbose=int(not quiet))
         name = "synthetic" if data is None else data.name
         title = (
             f"{name}: accuracy on the target, by selection of settings; grid of CIDG: {grid}; the paper: 86.67 for CIDG"
@@ -162,7 +164,7 @@ class _StudyOptions:
     format: str | None
     quiet: bool
     store: Path | None
-    jobs: int
+    jobs: int | None
     max_per_domain: int | None = None
 
 
@@ -186,7 +188,7 @@ def office_caltech(
     format: Format = None,
     quiet: o.Quiet = False,
     store: o.Store = None,
-    jobs: o.Jobs = 2,
+    jobs: o.AutomaticJobs = None,
 ) -> None:
     """Reproduce table 3: Office+Caltech, ten tasks; with --photos, with features of the photographs.
 
@@ -232,7 +234,7 @@ def vlcs(
     format: Format = None,
     quiet: o.Quiet = False,
     store: o.Store = None,
-    jobs: o.Jobs = 2,
+    jobs: o.AutomaticJobs = None,
 ) -> None:
     """Reproduce table 2: VLCS, ten tasks; with --photos, with features of the photographs, in either layout.
 
@@ -274,7 +276,7 @@ def folder_command(
     format: Format = None,
     quiet: o.Quiet = False,
     store: o.Store = None,
-    jobs: o.Jobs = 2,
+    jobs: o.AutomaticJobs = None,
 ) -> None:
     """Run the protocol of the paper on your data: hold out each domain and, with four domains, each pair.
 
@@ -358,7 +360,7 @@ def _run_study(
             store=store,
             protocol=protocol,
             methods=methods,
-            n_jobs=options.jobs,
+            n_jobs=o.choose_jobs(options.jobs, len(kept), len(methods)),
             verbose=int(not options.quiet),
         )
         is_paper_features = features in (None, "decaf6")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -18,6 +19,8 @@ from ._report import (
     select_format,
     translate_errors,
 )
+
+N_TRAINING_SETS = 20  # at least; each is as much work as a method of a comparison
 
 
 def sites(
@@ -40,8 +43,9 @@ def sites(
     format: o.TableFormat = None,
     figure: o.Figure = None,
     quiet: o.Quiet = False,
+    store: o.Store = None,
     seed: o.Seed = 0,
-    jobs: o.Jobs = 1,
+    jobs: o.AutomaticJobs = None,
 ) -> None:
     """Estimate what more domains, or more rows of each, are worth: a learning curve over domains.
 
@@ -68,13 +72,18 @@ def sites(
         )
         table = o.read_table(data, request)
         print_notices(table.notices)
+        store, resume = o.results_path(Path(table.name).stem.replace(" ", "-"), store)
+        o.check_store(store)
+    with translate_errors(resume):
+        names = o.parse_names(methods) or []
         curve = site_learning_curve(
             table,
             scale=scale,
-            methods=o.parse_names(methods) or [],
+            methods=names,
             metric=metric,
+            store=store,
             random_state=seed,
-            n_jobs=jobs,
+            n_jobs=o.choose_jobs(jobs, len(table.y), N_TRAINING_SETS * len(names)),
             verbose=int(not quiet),
         )
         if figure is not None:

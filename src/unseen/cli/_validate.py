@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ..utils.io import check_output_path
 from . import _options as o
+from ._importance import show_importance
 from ._report import (
     make_console,
     make_table,
@@ -35,6 +36,7 @@ def validate(
     unlabeled: o.Unlabeled = None,
     dates: o.Dates = "drop",
     categories: o.Categories = None,
+    missing: o.Missing = None,
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = "standardize",
     methods: o.FitMethods = "auto",
@@ -57,6 +59,12 @@ def validate(
         Literal["none", "empirical"],
         o.make_option(o.EVALUATION, help="Prior on the standard deviation between sites, for few sites."),
     ] = "none",
+    importance: Annotated[
+        bool,
+        o.make_option(
+            o.EVALUATION, "--importance", help="Also measure the importance of columns on each held-out site."
+        ),
+    ] = False,
     output: o.Output = o.STANDARD_OUTPUT,
     format: o.TableFormat = None,
     report: o.Report = None,
@@ -81,14 +89,24 @@ def validate(
         ),
     ] = None,
     quiet: o.Quiet = False,
-    store: o.Store = None,
+    store: Annotated[
+        Path | None,
+        o.make_option(
+            o.COMPUTATION,
+            metavar="FILE",
+            dir_okay=False,
+            show_default="none",
+            help="File that stores completed predictions; rerun the command to continue an interrupted run.",
+        ),
+    ] = None,
     seed: o.Seed = 0,
-    jobs: o.Jobs = 1,
+    jobs: o.AutomaticJobs = None,
 ) -> None:
     """Validate the model that fit returns on each held-out site: discrimination, calibration, usefulness, report.
 
     Example: unseen validate trials.csv --label died --domain trial --threshold sensitivity=0.9 --report report.html
     """
+    from ..tables import TableOptions
     from ..validation import DEFAULT_COMPARISONS, find_browser
     from ..validation import validate as validate_table
 
@@ -103,29 +121,36 @@ def validate(
         names = {"": list(DEFAULT_COMPARISONS), "none": []}.get(compare_with, o.parse_names(compare_with) or [])
         user_methods = load_user_methods(with_models or [])
         others = combine_methods(names, user_methods) if names else user_methods
-        result = validate_table(
-            data,
+        request = TableOptions(
             label=label,
             domain=domain,
-            group=group,
             features=o.parse_names(features),
             drop=o.parse_names(drop),
             unlabeled=unlabeled,
+            max_per_domain=max_per_domain,
+            seed=seed,
+            group=group,
             dates=dates,
             categories=o.parse_names(categories),
+            missing=o.parse_missing(missing),
+        )
+        table = o.read_table(data, request)
+        n_models = (1 + len(others)) * len(set(table.domain.tolist()))
+        result = validate_table(
+            table,
             positive=positive,
             threshold=threshold,
             methods=o.parse_names(methods),
             compare_with=others,
             metric=metric,
             tau_prior=tau_prior,
+            importance=importance,
             scale=scale,
             transductive=transductive,
             balance=balance,
-            max_per_domain=max_per_domain,
             store=store,
             random_state=seed,
-            n_jobs=jobs,
+            n_jobs=o.choose_jobs(jobs, len(table.y), n_models),
             verbose=int(not quiet),
             command=o.current_command(),
         )
@@ -138,8 +163,10 @@ def validate(
             paths = result.write_tables(tables)
             message_console.print(f"Wrote {len(paths)} files to {tables}")
 
-        def show(_: dict[str, Any]) -> None:
+        def show(data: dict[str, Any]) -> None:
             show_validation(result)
+            if data["importance"]:
+                show_importance(data["importance"])
 
         print_result(result.to_dict(), show, select_format(format, output), output, result.summary_records)
 

@@ -6,7 +6,13 @@ of these.
 
 from ._acceptance import AcceptanceTest, make_trial_batches, sample_skewed_batch
 from ._adaptation import AdaptedEnsemble, SourceData, adapt_ensemble, check_new_domain, plan_adaptation
-from ._average import AVERAGE_METHODS, make_average_candidates, predict_by_average, score_probabilities
+from ._average import (
+    AVERAGE_METHODS,
+    iterate_averages,
+    make_average_candidates,
+    predict_by_average,
+    score_probabilities,
+)
 from ._calibration import N_CALIBRATION_BINS
 from ._candidate import (
     Candidate,
@@ -58,12 +64,13 @@ from ._split_evaluation import (
     EXPECTED_ERRORS,
     Prediction,
     collect_responses,
+    decision_scores,
     encode_predictions,
     group_by,
     single_thread,
 )
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, check_groups_not_split
-from ._table_preparation import TablePreparation, join_views, prepare_samples, tree_samples
+from ._table_preparation import TablePreparation, join_views, prepare_samples, tree_features, tree_samples
 from ._trial_splits import TrialSplits
 from ._unseen_classifier import UnseenClassifier
 from ._validation import (

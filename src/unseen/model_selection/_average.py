@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,18 +45,43 @@ def predict_by_average(
         One for each split, in the order of the sorted classes of all samples; NaN if no candidate could be fitted, such
         as to rows of a single class.
     """
-    sums = [np.zeros((len(test), len(samples.classes))) for _, test in splits]
-    counts = np.zeros(len(splits))
+    probabilities = [np.empty(0)] * len(splits)
     errors = []
-    for prediction in evaluate_candidates(candidates, samples, splits, config, with_decision_scores="all"):
-        if prediction.codes is None:
-            errors.append(prediction.error)
-            continue
-        sums[prediction.split] += softmax(prediction.responses["decision_scores"])
-        counts[prediction.split] += 1
-    if not counts.any():
+    for k, P, error in iterate_averages(candidates, samples, splits, config):
+        probabilities[k] = P
+        errors.append(error)
+    if all(errors):
         raise ValueError(f"No model could be fitted. First reason: {errors[0]}")
-    return [total / n if n else np.full_like(total, np.nan) for total, n in zip(sums, counts, strict=True)]
+    return probabilities
+
+
+def iterate_averages(
+    candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], config: EvaluationConfig
+) -> Iterator[tuple[int, Array, str]]:
+    """Predict as `predict_by_average` does, split by split; splits with the same training rows follow each other.
+
+    Yields
+    ------
+    split : int
+        Position of the split.
+    probabilities : ndarray of shape (n_held_out, n_classes)
+        NaN if no candidate could be fitted.
+    error : str
+        Why none could be fitted; empty if one could.
+    """
+    received: dict[int, list[Prediction]] = {}
+    for prediction in evaluate_candidates(candidates, samples, splits, config, with_decision_scores="all"):
+        of_split = received.setdefault(prediction.split, [])
+        of_split.append(prediction)
+        if len(of_split) < len(candidates):
+            continue
+        fitted = [softmax(one.responses["decision_scores"]) for one in of_split if one.codes is not None]
+        if fitted:
+            yield prediction.split, sum(fitted[1:], start=fitted[0]) / len(fitted), ""
+        else:
+            shape = (len(splits[prediction.split][1]), len(samples.classes))
+            yield prediction.split, np.full(shape, np.nan), of_split[0].error
+        del received[prediction.split]
 
 
 def score_probabilities(

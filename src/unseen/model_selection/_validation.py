@@ -88,6 +88,7 @@ def evaluate_candidates(
     config: EvaluationConfig,
     *,
     with_decision_scores: Collection[int] | Literal["all"] = (),
+    with_probabilities: Collection[int] = (),
     resampled: frozenset[int] = frozenset(),
 ) -> Iterator[Prediction]:
     """Predict the held-out rows of splits with candidates trained on the other rows: leave-one-domain-out evaluation.
@@ -107,6 +108,8 @@ def evaluate_candidates(
     with_decision_scores : collection of int or "all"
         Positions of candidates whose decision scores are returned as well; with "all" these are returned for every
         candidate, and nothing that the metric needs.
+    with_probabilities : collection of int
+        Positions of candidates whose predicted probabilities are returned as well, if they have any.
     resampled : frozenset of int
         Splits that hold out rows which another split holds out, resampled: only transductive candidates whose decision
         scores are returned are evaluated there, since others predict the same.
@@ -119,6 +122,9 @@ def evaluate_candidates(
     groups = group_by(enumerate(candidates), sharing_key)
     splits_by_training = group_by(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
     requests = [_group_requests(group, config.scoring, with_decision_scores) for group in groups]
+    for request in requests:
+        for index in set(with_probabilities).intersection(request):
+            request[index] = _add_probabilities(request[index])
     stages = prepare_stages(samples, splits, splits_by_training, config.preparation)
     jobs = (
         delayed(evaluate_group)(group, stage, same, rows, request, config.balance, resampled)
@@ -141,6 +147,10 @@ def _group_requests(
     responses = scoring if callable(scoring) else required_responses(scoring)
     with_scores = DECISION_SCORES if callable(responses) else (*DECISION_SCORES, *responses)
     return {index: with_scores if index in with_decision_scores else responses for index, _ in group}
+
+
+def _add_probabilities(request: RequestedResponses) -> RequestedResponses:
+    return request if callable(request) or "predict_proba" in request else (*request, "predict_proba")
 
 
 def required_responses(scoring: str) -> tuple[str, ...]:

@@ -4,7 +4,13 @@ Imports from `tables`, `model_selection` and `shift`.
 """
 
 from ._fit_data import fit
-from ._importance import Importance, held_out_importance
+from ._importance import (
+    MAX_PER_DOMAIN,
+    Importance,
+    held_out_importance,
+    make_importance,
+    measure_held_out_importance,
+)
 from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
 from ._model_card import model_card
 from ._model_file import check_storable, load_model, read_card, save_model

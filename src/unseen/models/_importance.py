@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ._table_model import TableModel
 
 LEVEL = 0.95  # of intervals
 MAX_PER_DOMAIN = 500  # rows of a domain: the score of so many has a standard error of two points at most
+MAX_BATCH_ROWS = 20_000  # that are predicted at once
 N_REPEATS = 5
 MAX_DRIVERS = 5  # columns that an explanation names
 ALL_ROWS = "all rows"  # the name of rows without domains
@@ -76,7 +78,10 @@ class Importance:
 
     def __getitem__(self, column: str) -> ColumnImportance:
         """The importance of a column by its name."""
-        return next(entry for entry in self.columns if entry.column == column)
+        by_name = {entry.column: entry for entry in self.columns}
+        if column not in by_name:
+            raise KeyError(f"column={column!r} is not a feature. Use one of {', '.join(sorted(by_name))}.")
+        return by_name[column]
 
     def summary(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON and the report."""
@@ -94,14 +99,16 @@ class Importance:
             ],
         }
 
-    def to_frame(self) -> Any:
-        """Return a pandas DataFrame with a row for each column: mean, interval, and the loss on each domain."""
-        pandas = optional_import("pandas", "to_frame()")
-        rows = [
+    def records(self) -> list[dict[str, Any]]:
+        """Return a record for each column: mean, interval, and the loss on each domain."""
+        return [
             {"column": entry.column, "mean": entry.mean, "lower": entry.lower, "upper": entry.upper, **entry.by_domain}
             for entry in self.columns
         ]
-        return pandas.DataFrame(rows)
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with a row for each column: mean, interval, and the loss on each domain."""
+        return optional_import("pandas", "to_frame()").DataFrame(self.records())
 
     def plot(self, figure: Any = None) -> Any:
         """Draw the mean importance of columns, with a dot for each domain.
@@ -150,6 +157,7 @@ def permute_columns(
     scoring: str,
     n_repeats: int,
     random_state: int,
+    max_batch_rows: int = 0,
 ) -> tuple[Array, Array]:
     """Scores of each domain, and their losses where each column is permuted within the domain.
 
@@ -167,6 +175,9 @@ def permute_columns(
         Number of permutations of each column.
     random_state : int
         Seed of the permutations.
+    max_batch_rows : int, default=0
+        Number of rows up to which several permutations are predicted at once; 0 for one at a time, which transductive
+        models need.
 
     Returns
     -------
@@ -188,34 +199,46 @@ def permute_columns(
         [scores[d]] = score_probabilities([predict(X, domain)], samples, splits, scoring)
         if not np.isfinite(scores[d]):
             continue
-        for j in range(len(schema.columns)):
-            permuted = X.copy()
-            values = []
-            for _ in range(n_repeats):
-                permuted[:, j] = X[rng.permutation(len(X)), j]
-                values += score_probabilities([predict(permuted, domain)], samples, splits, scoring).tolist()
-            losses[j, d] = scores[d] - np.mean(values)
+        is_constant = [bool((column == column[0]).all() or np.isnan(column).all()) for column in X.T]
+        varying = np.flatnonzero(~np.array(is_constant))
+        losses[is_constant, d] = 0.0
+        copies = _permute(X, np.repeat(varying, n_repeats), rng)
+        n_copies = max(max_batch_rows // len(X), 1)  # trees take about as long for one copy as for ten
+        values = []
+        while batch := list(islice(copies, n_copies)):
+            P = predict(np.concatenate(batch), np.tile(domain, len(batch)))
+            for part in np.split(P, len(batch)):
+                values += score_probabilities([part], samples, splits, scoring).tolist()
+        losses[varying, d] = scores[d] - np.reshape(values, (len(varying), n_repeats)).mean(axis=1)
     return scores, losses
 
 
+def _permute(X: Array, columns: Ints, rng: np.random.Generator) -> Iterator[Array]:
+    """Copies of rows with one permuted column each."""
+    for j in columns.tolist():
+        permuted = X.copy()
+        permuted[:, j] = X[rng.permutation(len(X)), j]
+        yield permuted
+
+
 def make_importance(
-    metric: str, domains: Sequence[str], schema: Schema, scores: Array, losses: Array, *, is_held_out: bool
+    metric: str, domains: Sequence[str], columns: Sequence[str], scores: Array, losses: Array, *, is_held_out: bool
 ) -> Importance:
-    """Average losses over domains, with t intervals, and sort the columns by them."""
+    """Average losses (a row for each column) over domains, with t intervals, and sort the columns by them."""
     chosen = get_metric(metric)
     defined = np.isfinite(scores)
     if not defined.any():
         raise ValueError(f"{chosen.label} is not defined on any domain. Use another metric.")
     m = int(defined.sum())
     entries = []
-    for column, own in zip(schema.columns, losses, strict=True):
+    for column, own in zip(columns, losses, strict=True):
         known = own[defined]
         half = np.nan
         if m > 1:
             half = float(stdtrit(m - 1, (1 + LEVEL) / 2) * known.std(ddof=1) / np.sqrt(m))
         mean = float(known.mean())
         by_domain = dict(zip(domains, own.tolist(), strict=True))
-        entries.append(ColumnImportance(column.name, mean, mean - half, mean + half, by_domain))
+        entries.append(ColumnImportance(column, mean, mean - half, mean + half, by_domain))
     entries.sort(key=lambda entry: -entry.mean)
     by_domain_scores = dict(zip(domains, scores.tolist(), strict=True))
     return Importance(chosen.label, chosen.percent, by_domain_scores, tuple(entries), is_held_out)
@@ -238,9 +261,10 @@ def measure_importance(
     def predict(X: Array, domain: Labels) -> Array:
         return model.predict_proba(X, sample_domain=domain)
 
-    scores, losses = permute_columns(predict, used, schema, scoring, n_repeats, random_state)
+    max_batch_rows = 0 if model.transductive else MAX_BATCH_ROWS
+    scores, losses = permute_columns(predict, used, schema, scoring, n_repeats, random_state, max_batch_rows)
     domains = [str(name) for name in np.unique(used.domain)]
-    return make_importance(metric, domains, schema, scores, losses, is_held_out=False)
+    return make_importance(metric, domains, schema.feature_names, scores, losses, is_held_out=False)
 
 
 def held_out_importance(
@@ -323,13 +347,33 @@ def held_out_importance(
     with progress("Importance", len(splits), verbose) as advance:
         for d, (train, test) in enumerate(splits):
             model = fit_table(table.take(train), methods, metric=metric, random_state=random_state, n_jobs=n_jobs).model
-            held_out = replace(samples.take(test), classes=samples.classes)
-            predict = _with_all_classes(model, samples.classes)
-            scores, losses = permute_columns(predict, held_out, table.schema, scoring, n_repeats, random_state)
-            all_scores[d] = scores[0]
-            all_losses[:, d] = losses[:, 0]
+            held_out = samples.take(test)
+            all_scores[d], all_losses[:, d] = measure_held_out_importance(
+                model, held_out, samples.classes, table.schema, metric, n_repeats, random_state
+            )
             advance(1)
-    return make_importance(metric, domains, table.schema, all_scores, all_losses, is_held_out=True)
+    return make_importance(metric, domains, table.schema.feature_names, all_scores, all_losses, is_held_out=True)
+
+
+def measure_held_out_importance(
+    model: TableModel,
+    held_out: Samples,
+    classes: Labels,
+    schema: Schema,
+    metric: str,
+    n_repeats: int = N_REPEATS,
+    random_state: int = 0,
+) -> tuple[float, Array]:
+    """Score of a model on one domain that was held out, and its loss where each column is permuted.
+
+    `classes` are those of all domains.
+    """
+    samples = replace(held_out, classes=classes)
+    predict = _with_all_classes(model, classes)
+    max_batch_rows = 0 if model.transductive else MAX_BATCH_ROWS
+    scoring = get_metric(metric).scoring
+    scores, losses = permute_columns(predict, samples, schema, scoring, n_repeats, random_state, max_batch_rows)
+    return float(scores[0]), losses[:, 0]
 
 
 def _with_all_classes(model: TableModel, classes: Labels) -> Callable[[Array, Labels], Array]:

@@ -9,6 +9,7 @@ from typing import Any
 from ._charts import Axis, compute_shades, count_decimals, scale_to_canvas
 from ._column_figures import LEAST_SCALE, MOST_SCALE
 from ._format import format_number, is_number
+from ._importance import prepare_importance
 from ._validation import prepare_validation
 
 Section = dict[str, Any]
@@ -208,35 +209,6 @@ def prepare_columns(summary: Mapping[str, Any]) -> Section:
         "rows": rows,
         "hidden": columns["n_columns"] - len(rows),
         "repairs": (summary.get("diagnosis") or {}).get("repairs"),
-    }
-
-
-def prepare_importance(summary: Mapping[str, Any]) -> Section:
-    """Prepare the losses of permuted columns as a heat map of columns by domains."""
-    importance = summary["importance"]
-    factor = 100 if importance["is_percent"] else 1
-    domains = list(importance["scores"])
-    losses = [[entry["by_domain"].get(name) for name in domains] for entry in importance["columns"]]
-    largest = max((value for row in losses for value in row if is_number(value)), default=1.0)
-    rows = []
-    for entry, values, shades in zip(
-        importance["columns"], losses, compute_shades(losses, low=0.0, high=largest), strict=True
-    ):
-        cells = [
-            {"value": factor * value if is_number(value) else None, "shade": shade}
-            for value, shade in zip(values, shades, strict=True)
-        ]
-        ends = {key: factor * entry[key] if is_number(entry[key]) else None for key in ("mean", "lower", "upper")}
-        rows.append({"column": entry["column"], "cells": cells, **ends})
-    held_out = "Each domain was predicted by a model of the other domains." if importance["is_held_out"] else ""
-    text = f"A column matters as much as the score falls when its values are permuted within a domain. {held_out}"
-    return {
-        "text": text.strip(),
-        "metric": importance["metric"],
-        "is_percent": importance["is_percent"],
-        "digits": 1 if importance["is_percent"] else 3,
-        "domains": domains,
-        "rows": rows,
     }
 
 

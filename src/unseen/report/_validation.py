@@ -9,6 +9,7 @@ from typing import Any
 
 from ._charts import Axis
 from ._format import MISSING_TEXT, format_number, is_number
+from ._importance import prepare_importance
 
 Section = dict[str, Any]
 PANEL_WIDTH = 300
@@ -16,9 +17,9 @@ PANEL_HEIGHT = 180
 MARGINS = (38, 10, 12, 34)  # left, right, top and bottom of the frame of a panel, in pixels
 MARGIN_OF_ESTIMATES = 0.6  # share of the range of estimates by which an axis may extend beyond them
 LOWEST_NET_BENEFIT = -0.05
+MAX_IMPORTANT_COLUMNS = 20  # more do not fit on a page beside the curves; files have all
 KEY_MEASURES = ("auc", "sensitivity", "specificity", "observed_expected")
-TABLE_MEASURES = ("auc", "calibration_in_the_large", "calibration_slope", "observed_expected", "brier", "scaled_brier")
-THRESHOLD_MEASURES = ("sensitivity", "specificity", "ppv", "npv", "net_benefit")
+OPEN_FORESTS = ("auc", "calibration_in_the_large", "calibration_slope", "net_benefit")  # of a comparison
 
 
 def prepare_validation_page(summary: Mapping[str, Any]) -> list[Section]:
@@ -29,6 +30,7 @@ def prepare_validation_page(summary: Mapping[str, Any]) -> list[Section]:
         ("validation_summary", "Summary over sites", prepare_summary(summary)),
         ("validation_forest", "Performance at each site", prepare_forests(summary)),
         ("validation_curves", "Curves", prepare_curves(summary)),
+        ("importance", "Importance of columns", prepare_importance(summary, MAX_IMPORTANT_COLUMNS)),
         ("validation_methods", "Appendix: methods and text for a paper", prepare_texts(summary)),
         ("validation_checklist", "Appendix: reporting checklist", summary["checklist"]),
     ]
@@ -36,13 +38,25 @@ def prepare_validation_page(summary: Mapping[str, Any]) -> list[Section]:
 
 
 def prepare_validation(report: Mapping[str, Any]) -> Section:
-    """Prepare the section of a comparison: summary, forest plots and curves."""
+    """Prepare the section of a comparison: summary, forest plots and curves, of which the less important are folded."""
     summary = report["validation"]
+    forests = prepare_forests(summary)
+    table = prepare_summary(summary)
+    curves = prepare_curves(summary)
+    first: tuple[str, ...] = OPEN_FORESTS
+    if summary["positive"] is None:
+        # Four measures of each of several classes would be longer than the rest of the page.
+        first = OPEN_FORESTS[:1]
+        table["rows"] = [row for row in table["rows"] if row["measure"] in ("log_loss", *first)]
     return {
         "method": summary["method"],
-        "summary": prepare_summary(summary),
-        "forest": prepare_forests(summary),
-        "curves": prepare_curves(summary),
+        "design": summary.get("design", ""),
+        "event": summary["positive"],
+        "sites": prepare_sites(summary),
+        "summary": table,
+        "forest": [plot for plot in forests if plot["measure"] in first],
+        "more": [plot for plot in forests if plot["measure"] not in first],
+        "curves": curves and {**curves, "is_folded": True},
     }
 
 
@@ -81,6 +95,7 @@ def prepare_sites(summary: Mapping[str, Any]) -> Section:
     counts = [] if is_binary else [f"rows_{name}" for name in summary["classes"]]
     return {
         "is_binary": is_binary,
+        "is_chosen": isinstance(summary["threshold_aim"], str),
         "rows": summary["sites"],
         "counts": counts,
         "classes": summary["classes"],
@@ -314,6 +329,7 @@ def prepare_curves(summary: Mapping[str, Any]) -> Section | None:
     pooled = curves["pooled"]
     sites = curves["sites"]
     return {
+        "is_folded": False,
         "pooled": [
             {
                 **_calibration_view(unit, pooled),

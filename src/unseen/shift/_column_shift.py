@@ -105,7 +105,8 @@ class ColumnEffect:
     slopes : dict of str to float
         The slope in each domain that has enough rows of both classes.
     opposite : tuple of str
-        Domains whose slope has the other sign, and is different from zero (two-sided p <= 0.05, Holm over domains).
+        Domains whose slope has the sign opposite to the mean, and is different from zero (two-sided p <= 0.05, Holm
+        over domains); empty unless the slope of another domain is different from zero with the sign of the mean.
     """
 
     column: str
@@ -488,12 +489,12 @@ def _pool(
     slopes: Floats, errors: Floats, known: Indices, domain: DomainRows
 ) -> tuple[float, float, float, float, dict[str, float], tuple[str, ...]]:
     result = random_effects(slopes, errors)
-    p_values = adjust_by_holm(2 * stdtr(np.inf, -np.abs(slopes / errors)))
-    opposite = tuple(
-        domain.names[d]
-        for d, slope, p in zip(known, slopes, p_values, strict=True)
-        if slope * result.estimate < 0 and p <= SIGN_LEVEL
-    )
+    p_values = np.array(adjust_by_holm(2 * stdtr(np.inf, -np.abs(slopes / errors))))
+    is_certain = p_values <= SIGN_LEVEL
+    is_opposite = is_certain & (slopes * result.estimate < 0)
+    if not (is_certain & (slopes * result.estimate > 0)).any():
+        is_opposite[:] = False  # slopes near zero on one side do not show that the effect changes its sign
+    opposite = tuple(domain.names[d] for d in np.asarray(known)[is_opposite])
     by_domain = {domain.names[d]: float(slope) for d, slope in zip(known, slopes, strict=True)}
     return result.estimate, result.se, result.tau, result.q_p_value, by_domain, opposite
 

@@ -177,10 +177,13 @@ def limitation_texts(diagnosis: Diagnosis) -> Iterator[str]:
     """Return sentences on the limitations of the tests."""
     if diagnosis.n_used < diagnosis.n_samples:
         yield f"The tests of features use a random subsample of {diagnosis.n_used} of {diagnosis.n_samples} samples."
-    cells = np.argwhere(diagnosis.counts == 0)
-    absent = [f"{diagnosis.classes[j]} in {diagnosis.domains[s]}" for s, j in cells]
+    absent = []
+    for label, counts in zip(diagnosis.classes, diagnosis.counts.T, strict=True):
+        domains = [str(diagnosis.domains[s]) for s in np.flatnonzero(counts == 0)]
+        if domains:
+            absent.append(f"class {label} in {_join_names(_shorten(domains), 'and')}")
     if absent:
-        yield f"No samples of {_format_names('class', absent)}: an absent cell counts as no shift."
+        yield f"No samples of {_join_names(_shorten(absent), 'and of')}: an absent cell counts as no shift."
     untested = [test.label for test in diagnosis.class_tests if test.p_value is None]
     if untested:
         yield f"Not testable, as found in fewer than two domains: {_format_names('class', untested)}."
@@ -231,9 +234,11 @@ def _format_names(noun: str, labels: Iterable[Any]) -> str:
     names = [str(label) for label in labels]
     if len(names) == 1:
         return f"{noun} {names[0]}"
-    if len(names) > 6:
-        names = [*names[:5], f"{len(names) - 5} more"]
-    return f"{noun}es {_join_names(names, 'and')}"
+    return f"{noun}es {_join_names(_shorten(names), 'and')}"
+
+
+def _shorten(names: list[str]) -> list[str]:
+    return [*names[:5], f"{len(names) - 5} more"] if len(names) > 6 else names
 
 
 def _join_names(names: Sequence[str], word: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..exceptions import DataWarning, warn
 from ..linalg import Ints
 from ..model_selection import (
     AUTO_TRANSDUCTIVE,
@@ -22,12 +23,14 @@ from ..model_selection import (
     method_names,
     metric_range,
 )
-from ..models import make_preparation
+from ..models import check_threshold, choose_positive, make_preparation
 from ..report import draw_comparison, rank_methods, render_comparison
-from ..shift import Diagnosis, diagnose
+from ..shift import Diagnosis, diagnose, find_column_notices
 from ..tables import Dates, Table, is_table, load_table, table_from_arrays
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
+from ..validation import ValidationResult
+from ._held_out import DEFAULT_VALIDATION, HeldOutProbabilities, ValidationOptions, collect_probabilities
 from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, make_tasks
 from ._report_data import (
     confusion_facts,
@@ -42,7 +45,7 @@ from ._report_data import (
     verdict_facts,
     view_facts,
 )
-from ._run import LOCAL_EXECUTION, Execution, all_results
+from ._run import LOCAL_EXECUTION, Execution, Result, all_results
 from ._store import Row, Scores
 from ._verdict import Verdict, describe_imbalance, make_verdict
 
@@ -70,6 +73,7 @@ class Comparison:
     verdict: Verdict
     diagnosis: Diagnosis | None
     _summary: dict[str, Any] = field(repr=False)
+    _held_out: HeldOutProbabilities = field(repr=False)
 
     def summary(self) -> dict[str, Any]:
         """Return all results of the report, in values that JSON can represent.
@@ -80,6 +84,37 @@ class Comparison:
             The results.
         """
         return self._summary
+
+    def validation(
+        self,
+        *,
+        positive: Any = None,
+        threshold: str | float | None = None,
+        tau_prior: Literal["none", "empirical"] = "none",
+        level: float = 0.95,
+    ) -> ValidationResult:
+        """Return discrimination, calibration and usefulness on each held-out domain, as :func:`unseen.validate` does.
+
+        Nothing is fitted: the statistics are those of the probabilities that the methods predicted in the first repeat
+        of the comparison. "auto" is reported or, if it was not compared, the recommended method; other methods that
+        predict probabilities are compared with it. Each model was trained on the rows that the protocol draws from the
+        other domains, 70% of them; :func:`unseen.validate` trains on all of them, and calibrates single methods.
+
+        Parameters
+        ----------
+        positive : object, default=None
+            Class that is the event; None means that of the comparison.
+        threshold : str or float, default=None
+            Risk from which a row counts as an event, as for :func:`unseen.validate`; None means that of the comparison.
+        tau_prior, level
+            As for :func:`unseen.validate`.
+
+        Returns
+        -------
+        result : unseen.validation.ValidationResult
+            Sites, measures, summary, curves, texts and report.
+        """
+        return self._held_out.validate(positive, threshold, tau_prior, level)
 
     def to_frame(self) -> Any:
         """Return the scores, methods by held-out domains, best first.
@@ -163,6 +198,8 @@ def compare(
     transductive: bool = False,
     metric: str = "accuracy",
     balance: Balance = "none",
+    positive: Any = None,
+    threshold: str | float | None = None,
     max_per_domain: int | None = None,
     quick: bool = False,
     grid: GridName = "ensemble",
@@ -173,6 +210,9 @@ def compare(
     client: Any = None,
 ) -> Comparison:
     """Compare methods by leave-one-domain-out cross-validation, and test whether invariance helps on these data.
+
+    A :class:`~unseen.exceptions.DataWarning` is issued for each likely error in the columns of a table, such as zeros
+    that stand for missing values in one domain: see :doc:`/user_guide/columns`.
 
     Parameters
     ----------
@@ -222,6 +262,9 @@ def compare(
         the log loss.
     balance : {"none", "classes", "domains"}, default="none"
         Give all classes, or all domains, the same total weight in training, for classifiers that support weights.
+    positive, threshold : default=None
+        The event, and the risk from which a row counts as an event, of the section on discrimination, calibration and
+        usefulness, as for :func:`unseen.validate`. For two classes only.
     max_per_domain : int, default=None
         Maximum number of samples of each domain, drawn at random from all its classes.
     grid : {"ensemble", "lean", "full"}, default="ensemble"
@@ -291,9 +334,12 @@ def compare(
     else:
         table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain, "compare")
         table = table.take(table.samples.subsample_rows(max_per_domain=max_per_domain, seed=random_state))
+    for notice in find_column_notices(table):
+        warn(notice, DataWarning)
     methods = comparison_methods(transductive) if methods is None else methods
     execution = Execution(store, n_jobs, verbose, client)
-    return compare_table(table, protocol, methods, execution, command="unseen.compare(...)")
+    options = ValidationOptions(positive, threshold)
+    return compare_table(table, protocol, methods, execution, command="unseen.compare(...)", validation=options)
 
 
 def comparison_methods(transductive: bool = False) -> list[str]:
@@ -310,6 +356,7 @@ def compare_table(
     methods: Sequence[Any] | None = None,
     execution: Execution = LOCAL_EXECUTION,
     command: str = "",
+    validation: ValidationOptions = DEFAULT_VALIDATION,
 ) -> Comparison:
     """Run a comparison on a table, and compute its verdict, diagnosis and summary."""
     start = time.perf_counter()
@@ -318,8 +365,13 @@ def compare_table(
     data = data_facts(table)
     tasks = make_tasks(list(dict.fromkeys(table.domain.tolist())))
     check_comparison_size(len(data["classes"]), len(tasks), paired=True)
+    choose_positive(table.samples.classes, validation.positive)
+    check_threshold(validation.threshold, len(data["classes"]))
     validation_scores: Scores = {}
-    rows, predicted, truth, verdict = run_comparison(table, tasks, protocol, methods, execution, validation_scores)
+    results, predicted, truth, verdict = run_comparison(table, tasks, protocol, methods, execution, validation_scores)
+    rows = [result.row for result in results]
+    recommended = None if verdict.recommendation is None else verdict.recommendation.method
+    held_out = collect_probabilities(table, tasks, protocol, results, recommended, validation, command)
     verdict = verdict.add_caution(describe_imbalance(Counter(table.y.tolist()), metric.label))
     # The kernel matrix of the diagnosis has at most about 6000 rows, so that it does not cost more than the comparison.
     max_per_domain = max(20, min(500, 6000 // len(tasks)))
@@ -331,6 +383,7 @@ def compare_table(
         "verdict": verdict_facts(verdict),
         "domains": [task.targets[0] for task in tasks],
         "methods": method_facts(rows, tasks),
+        "validation": held_out.section(),
         "ensemble": ensemble_facts(rows, verdict),
         **view_facts(rows, table, tasks, protocol, validation_scores),
         "diagnosis": diagnosis.summary(),
@@ -341,7 +394,7 @@ def compare_table(
     if table.pictures is not None:
         summary["hardest"] = hardest_sample_facts(predicted, table, tasks)
         summary["pictures"] = make_thumbnails(summary, table.pictures)
-    return Comparison(rows, verdict, diagnosis, summary)
+    return Comparison(rows, verdict, diagnosis, summary, held_out)
 
 
 def run_comparison(
@@ -351,16 +404,20 @@ def run_comparison(
     methods: Sequence[Any] | None = None,
     execution: Execution = LOCAL_EXECUTION,
     validation_scores: Scores | None = None,
-) -> tuple[list[Row], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
-    """Return the rows, the predictions of each row, the true classes of the target of each task, and the verdict.
+) -> tuple[list[Result], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
+    """Return the results, the predicted classes of each, the true classes of the target of each task, and the verdict.
 
     Validation scores are added to `validation_scores`.
     """
     samples = table.samples
     preparation = make_preparation(table.schema, protocol.preprocess)
-    results = list(all_results(samples, tasks, protocol, preparation, methods, execution, validation_scores))
-    rows = [row for row, _ in results]
-    predicted = {(row.method, row.task, row.repeat): codes for row, codes in results if codes is not None}
+    results = list(
+        all_results(
+            samples, tasks, protocol, preparation, methods, execution, validation_scores, keep_probabilities=True
+        )
+    )
+    rows = [result.row for result in results]
+    predicted = {(row.method, row.task, row.repeat): codes for row, codes, _ in results if codes is not None}
     is_target = {task.name: np.isin(samples.domain, task.targets) for task in tasks}
     truth = {task: samples.codes[rows_of_task] for task, rows_of_task in is_target.items()}
     correct = {(method, task, repeat): codes == truth[task] for (method, task, repeat), codes in predicted.items()}
@@ -378,4 +435,4 @@ def run_comparison(
         limits=metric_range(metric.scoring, len(samples.classes)),
         groups=groups,
     )
-    return rows, predicted, truth, verdict
+    return results, predicted, truth, verdict

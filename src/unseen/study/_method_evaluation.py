@@ -11,7 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
 from ..estimators import Projection, Statistics, collect_statistics
 from ..kernels import SizePlan
@@ -51,6 +53,8 @@ from ._protocol import make_candidates
 from ._store import Scores
 
 SplitId = tuple[str, str]
+# Classifiers of the registry whose probabilities are 0 and 1, or are not meant as risks.
+CRUDE_CLASSIFIERS = (DummyClassifier, KNeighborsClassifier, NearestCentroid)
 # Decision scores of candidates of ensembles, by split and key of the candidate; kept in memory only.
 DecisionScores = dict[SplitId, dict[str, Prediction]]
 
@@ -62,6 +66,7 @@ class Outcome:
     method: str
     codes: Ints | None = None
     scores: dict[str, float] = field(default_factory=dict)  # by target
+    probabilities: Array | None = None  # of all classes, for the rows of `codes`; None for methods without any
     validation: float | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     ties: int = 0
@@ -113,6 +118,7 @@ class Problem:
     scoring: str = "accuracy"
     balance: Balance = "none"
     methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
+    keeps_probabilities: bool = False
 
     @property
     def plan(self) -> SizePlan:
@@ -145,6 +151,17 @@ class Problem:
     def ensemble_candidates(self, names: Iterable[str]) -> dict[str, Candidate]:
         """Candidates of ensembles, whose decision scores are needed, by their keys."""
         return {one.key: one for name in names if self.methods[name].members for one in self.candidates(name)}
+
+    def predicts_probabilities(self, name: str) -> bool:
+        """Whether a method predicts probabilities that are kept: ensembles, and classifiers that have them.
+
+        Projections select their classifier on each task, which often has none.
+        """
+        method = self.methods[name]
+        if not self.keeps_probabilities or method.members:
+            return self.keeps_probabilities
+        has_probabilities = method.own or not isinstance(method.classifier, CRUDE_CLASSIFIERS)
+        return has_probabilities and hasattr(method.classifier, "predict_proba")
 
     def allows_transductive(self, name: str) -> bool:
         """Whether an ensemble may use transductive steps."""
@@ -354,6 +371,12 @@ def _evaluate_exact(selected: Mapping[str, SelectedMethod], problem: Problem) ->
     # Several methods may select the same candidate, which is evaluated once.
     candidates = {candidate.key: candidate for method in selected.values() for candidate in method.candidates}
     ensemble_keys = {one.key for method in selected.values() if method.ensemble for one in method.candidates}
+    with_probabilities = {
+        one.key
+        for name, method in selected.items()
+        if method.ensemble is None and problem.predicts_probabilities(name)
+        for one in method.candidates
+    }
     keys = list(candidates)
     unordered = evaluate_candidates(
         list(candidates.values()),
@@ -361,6 +384,7 @@ def _evaluate_exact(selected: Mapping[str, SelectedMethod], problem: Problem) ->
         problem.targets,
         problem.config,
         with_decision_scores=frozenset(i for i, key in enumerate(keys) if key in ensemble_keys),
+        with_probabilities=[i for i, key in enumerate(keys) if key in with_probabilities],
     )
     by_key: dict[str, list[Prediction]] = {key: [] for key in keys}
     for prediction in sorted(unordered, key=lambda one: one.split):
@@ -412,7 +436,8 @@ def _evaluate_large(selected: Mapping[str, SelectedMethod], problem: Problem) ->
             if method.ensemble is None:
                 facts = members.facts[0]
                 is_raw = method.candidates[0].features == "raw"
-                responses = required_responses(problem.scoring)
+                responses = set(required_responses(problem.scoring))
+                responses |= {"predict_proba"} if problem.predicts_probabilities(name) else set()
                 predictions = _predict_targets(members.pipelines[0], tree_samples(test) if is_raw else test, responses)
             else:
                 predictions = _predict_targets_by_ensemble(method.ensemble, members.pipelines, test)
@@ -474,12 +499,28 @@ def _outcome(
         name,
         codes,
         scores={str(target): score.value for target, score in zip(targets, scores, strict=True)},
+        probabilities=_join_probabilities(predictions, problem) if problem.predicts_probabilities(name) else None,
         validation=method.validation,
         settings={**method.settings, **(facts or {})},
         ties=method.ties,
         transductive=method.transductive,
         seconds=method.seconds + seconds,
     )
+
+
+def _join_probabilities(predictions: Sequence[Prediction], problem: Problem) -> Array | None:
+    """Probabilities of all classes for the test rows; None if a classifier returned something else."""
+    classes = problem.samples.classes
+    domain = problem.samples.domain[problem.test]
+    probabilities = np.zeros((len(domain), len(classes)))  # a class that the training rows lack has probability 0
+    for target, prediction in zip(np.unique(domain), predictions, strict=True):
+        P = np.asarray(prediction.responses.get("predict_proba"), dtype=np.float64)
+        rows = np.flatnonzero(domain == target)
+        known = np.isin(classes, prediction.responses.get("classes_", ()))
+        if P.shape != (len(rows), known.sum()) or not np.allclose(P.sum(axis=1), 1) or (P < 0).any():
+            return None
+        probabilities[np.ix_(rows, known)] = P
+    return probabilities
 
 
 def ensemble_settings(ensemble: FittedEnsemble) -> dict[str, Any]:

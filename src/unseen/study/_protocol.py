@@ -229,6 +229,13 @@ def subsample_domains(domain: Labels, max_per_domain: int | None, seed: int = 0,
 
 def make_configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:
     """Return everything that results depend on besides method, task and repeat; a store keeps configurations apart."""
+    settings = asdict(protocol)
+    del settings["repeats"]  # more repeats are more rows of the same configuration
+    return {"data": hash_data(samples), **settings, "preprocess": full_repr(preprocessor), "unseen": __version__}
+
+
+def hash_data(samples: Samples) -> str:
+    """Hash features, labels, domains and groups."""
     digest = hashlib.sha256()
     arrays = [
         np.ascontiguousarray(samples.X, dtype=np.float64),
@@ -240,9 +247,7 @@ def make_configuration(samples: Samples, protocol: Protocol, preprocessor: Any) 
     for array in arrays:
         digest.update(str(array.shape).encode())
         digest.update(array.tobytes())
-    settings = asdict(protocol)
-    del settings["repeats"]  # more repeats are more rows of the same configuration
-    return {"data": digest.hexdigest(), **settings, "preprocess": full_repr(preprocessor), "unseen": __version__}
+    return digest.hexdigest()
 
 
 def add_method(config: dict[str, Any], method: Method, n_classes: int, n_features: int) -> dict[str, Any]:

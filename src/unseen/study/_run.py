@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import delayed, effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
@@ -19,7 +19,7 @@ from sklearn.utils import check_array, check_consistent_length
 
 from ..estimators import map_on_cluster, parallel
 from ..kernels import EXACT_ROWS
-from ..linalg import Ints
+from ..linalg import Array, Ints
 from ..model_selection import (
     METHODS,
     Candidate,
@@ -38,7 +38,13 @@ from ._method_evaluation import DecisionScores, Problem, evaluate_methods, evalu
 from ._protocol import PREPROCESSORS, Protocol, Task, add_method, configuration_key, make_configuration
 from ._store import Row, Scores, Store
 
-Result = tuple[Row, Ints | None]  # and the predicted classes of the target samples, as positions among all classes
+
+class Result(NamedTuple):
+    """A row with its predictions for the target samples: classes as positions among all classes, and probabilities."""
+
+    row: Row
+    codes: Ints | None = None
+    probabilities: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,7 @@ def run(
     check_consistent_length(X, samples.y, samples.domain)
     execution = Execution(store, n_jobs, verbose, client)
     results = all_results(samples, tasks, protocol or Protocol(), preprocessor, methods, execution)
-    return [row for row, _ in results]
+    return [result.row for result in results]
 
 
 def all_results(
@@ -148,10 +154,11 @@ def all_results(
     methods: str | Sequence[str] | None = None,
     execution: Execution = LOCAL_EXECUTION,
     scores: Scores | None = None,
+    keep_probabilities: bool = False,
 ) -> Iterator[Result]:
     """The rows of `run` and the predictions of each; samples of a target are in the order of the data.
 
-    Validation scores are added to `scores`.
+    Validation scores are added to `scores`. With `keep_probabilities`, those of the first repeat are stored.
     """
     table = select_methods(methods)
     if not table or not tasks:
@@ -160,7 +167,7 @@ def all_results(
     if missing:
         raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
     preparation = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
-    study = Study(samples, protocol, preparation, table)
+    study = Study(samples, protocol, preparation, table, keep_probabilities)
     config = make_configuration(samples, protocol, preparation)
     config_key = configuration_key(config)
     n_classes = len(samples.classes)
@@ -184,9 +191,9 @@ def all_results(
                 if isinstance(result, dict):
                     store.add_scores(config_key, result)
                 else:
-                    for row, predicted in result:
+                    for row, codes, probabilities in result:
                         if (row.task, row.repeat, row.method) not in done:
-                            store.add(method_keys[row.method], row, predicted)
+                            store.add(method_keys[row.method], row, codes, probabilities)
         rows = {
             (row.task, row.method, row.repeat): row
             for method_key in method_keys.values()
@@ -196,8 +203,8 @@ def all_results(
         if not all((task.name, method, repeat) in rows for task, method, repeat in requested):
             raise ValueError(f"{execution.store} lacks results that were written to it: another program changed it.")
         for task, method, repeat in requested:
-            predicted = store.predictions(method_keys[method], method, task.name, repeat)
-            yield rows[task.name, method, repeat], predicted
+            place = (method_keys[method], method, task.name, repeat)
+            yield Result(rows[task.name, method, repeat], store.predictions(*place), store.probabilities(*place))
 
 
 def select_methods(names: str | Sequence[str] | None) -> dict[str, Method]:
@@ -218,6 +225,7 @@ class Study:
     protocol: Protocol
     preparation: Any
     table: dict[str, Method]
+    keeps_probabilities: bool = False
 
     @property
     def config(self) -> EvaluationConfig:
@@ -264,7 +272,8 @@ class Study:
     def problem(self, task: Task, repeat: int) -> Problem:
         """A task with the training rows of a repeat."""
         problem = make_problem(self.samples, task, repeat, self.protocol, self.preparation)
-        return replace(problem, methods=self.table)
+        # Further repeats draw other training rows; their probabilities would only take space.
+        return replace(problem, methods=self.table, keeps_probabilities=self.keeps_probabilities and repeat == 0)
 
 
 @dataclass(frozen=True)
@@ -532,5 +541,5 @@ def result_rows(
             reason=outcome.reason,
             machine=machine,
         )
-        results.append((row, outcome.codes))
+        results.append(Result(row, outcome.codes, outcome.probabilities))
     return results

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import stdtrit
 from scipy.stats import f as f_distribution
 
+from .. import __version__
 from ..linalg import Array, Ints
 from ..metrics import expected_performance
 from ..model_selection import (
     AVERAGE_METHODS,
+    Candidate,
     EvaluationConfig,
     Metric,
     ProgressOptions,
+    Score,
     Split,
     check_metric,
+    full_repr,
     get_metric,
+    iterate_averages,
     make_average_candidates,
     metric_range,
-    predict_by_average,
     score_probabilities,
     single_thread,
 )
@@ -30,7 +35,11 @@ from ..report import draw_site_curve
 from ..tables import Dates, Scale, Table, TableOptions, make_preprocessor, open_data, read_survey
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
+from ._method_evaluation import split_id
+from ._protocol import configuration_key, hash_data
+from ._store import Scores, Store
 
+STORED_AS = "average"  # name of the model in the results file
 MIN_DOMAINS = 4  # curves of 1, 2 and 3 training domains are the least to fit a power law to
 MAX_SIZES = 8  # numbers of training domains that are evaluated, spaced like a geometric series
 MAX_SUBSETS = 20  # of each size; one for each domain if all others are used
@@ -301,6 +310,7 @@ def site_learning_curve(
     scale: Scale = "standardize",
     methods: Sequence[Any] = AVERAGE_METHODS,
     metric: str = "accuracy",
+    store: str | Path | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -327,6 +337,9 @@ def site_learning_curve(
         better, at every number of domains.
     metric : str, default="accuracy"
         The score: see :func:`unseen.fit`.
+    store : str or path, default=None
+        File of results, from which an interrupted computation continues; other data and settings in it are kept apart.
+        None stores no results.
     random_state : int, default=0
         Seed of the subsets.
     n_jobs : int, default=None
@@ -375,8 +388,6 @@ def site_learning_curve(
     candidates = make_average_candidates(methods, len(samples.classes))
     rng = np.random.default_rng(random_state)
     subsets = make_subsets(m, rng)
-    splits: list[Split] = []
-    origins: list[tuple[int, int]] = []  # the training set and the held-out domain of each split
     training_sets = [np.flatnonzero(np.isin(samples.domain_codes, subset)) for subset in subsets]
     training_sizes = [float(len(subset)) for subset in subsets]
     n_subsets = len(subsets)
@@ -387,21 +398,12 @@ def site_learning_curve(
             training_sets.append(rows[samples.domain_codes[rows] != d])
             training_sizes.append(share)
             held_out.append(np.array([d]))
-    for i, (train, tested) in enumerate(zip(training_sets, held_out, strict=True)):
-        for d in tested.tolist():
-            splits.append((train, np.flatnonzero(samples.domain_codes == d)))
-            origins.append((i, d))
     config = EvaluationConfig(
         preparation=make_preprocessor(table.schema, scale),
         n_jobs=n_jobs,
         progress=ProgressOptions("Learning curve", verbose),
     )
-    with single_thread():
-        probabilities = predict_by_average(candidates, samples, splits, config)
-    scores = score_probabilities(probabilities, samples, splits, chosen.scoring)
-    by_set = np.full((len(training_sets), m), np.nan)
-    for (i, d), score in zip(origins, scores.tolist(), strict=True):
-        by_set[i, d] = score
+    by_set = score_training_sets(samples, training_sets, held_out, candidates, config, chosen.scoring, store)
     return make_curve(
         tuple(domains),
         chosen,
@@ -411,6 +413,60 @@ def site_learning_curve(
         n_subsets,
         random_state,
     )
+
+
+def score_training_sets(
+    samples: Samples,
+    training_sets: Sequence[Ints],
+    held_out: Sequence[Ints],
+    candidates: Sequence[Candidate],
+    config: EvaluationConfig,
+    scoring: str,
+    store: str | Path | None,
+) -> Array:
+    """Scores of training sets (rows) on the domains that each of them holds out (columns); NaN elsewhere.
+
+    Scores in the store are not computed again, and each training set is added to it as it is complete. A set is
+    evaluated as a whole, so that a resumed run has the same scores as an uninterrupted one.
+    """
+    by_set = np.full((len(training_sets), int(samples.domain_codes.max()) + 1), np.nan)
+    configuration = {
+        "learning curve": [candidate.key for candidate in candidates],
+        "data": hash_data(samples),
+        "preprocess": full_repr(config.preparation),
+        "metric": scoring,
+        "unseen": __version__,
+    }
+    key = configuration_key(configuration)
+    with Store(":memory:" if store is None else store) as results, single_thread():
+        results.add_configuration(key, configuration)
+        known = results.scores(key)
+        splits: list[Split] = []
+        places: list[tuple[int, int]] = []  # the training set and the held-out domain of each split
+        for i, (train, domains) in enumerate(zip(training_sets, held_out, strict=True)):
+            set_splits = [(train, np.flatnonzero(samples.domain_codes == d)) for d in domains.tolist()]
+            stored = [known.get(split_id(split)) for split in set_splits]
+            for d, split, entry in zip(domains.tolist(), set_splits, stored, strict=True):
+                if all(stored) and entry is not None:
+                    by_set[i, d] = entry[STORED_AS].value
+                else:
+                    splits.append(split)
+                    places.append((i, d))
+        errors = []
+        scores: list[Scores] = [{} for _ in training_sets]
+        for k, P, error in iterate_averages(candidates, samples, splits, config):
+            errors.append(error)
+            if error:  # a training set to which no model can be fitted is not stored, and tried again
+                continue
+            i, d = places[k]
+            [by_set[i, d]] = score_probabilities([P], samples, [splits[k]], scoring)
+            score = Score(float(by_set[i, d]), "", 0.0, 0.0, 0.0, 0.0, 0.0)
+            scores[i][split_id(splits[k])] = {STORED_AS: score}
+            if len(scores[i]) == len(held_out[i]):
+                results.add_scores(key, scores[i])
+    if errors and all(errors) and not known:
+        raise ValueError(f"No model could be fitted. First reason: {errors[0]}")
+    return by_set
 
 
 def make_subsets(m: int, rng: np.random.Generator) -> list[Ints]:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..linalg import Ints
+from ..linalg import Array, Ints
 from ..model_selection import Score
 from ..utils.io import check_unchanged, create_sqlite_tables, get_file_identity, is_special_file, raise_if_disk_full
 
@@ -50,6 +50,12 @@ CREATE TABLE IF NOT EXISTS results (
     machine TEXT NOT NULL CHECK (typeof(machine) = 'text'),
     kind TEXT NOT NULL CHECK (typeof(kind) = 'text'),
     predicted BLOB CHECK (typeof(predicted) IN ('blob', 'null')),
+    PRIMARY KEY (configuration, method, task, repeat)
+);
+CREATE TABLE IF NOT EXISTS probabilities (
+    configuration TEXT NOT NULL, method TEXT NOT NULL, task TEXT NOT NULL, repeat INTEGER NOT NULL,
+    n_classes INTEGER NOT NULL CHECK (typeof(n_classes) = 'integer' AND n_classes > 0),
+    content BLOB NOT NULL CHECK (typeof(content) = 'blob'),
     PRIMARY KEY (configuration, method, task, repeat)
 );
 CREATE TABLE IF NOT EXISTS validations (
@@ -177,10 +183,13 @@ class Store(AbstractContextManager["Store"]):
                 "INSERT OR REPLACE INTO configurations VALUES (?, ?)", (key, json.dumps(config, sort_keys=True))
             )
 
-    def add(self, configuration: str, row: Row, predicted: Ints | None = None) -> None:
+    def add(
+        self, configuration: str, row: Row, predicted: Ints | None = None, probabilities: Array | None = None
+    ) -> None:
         """Write one row and commit it; a later success replaces an earlier failure.
 
-        `predicted` are the predicted classes of the samples of the targets, as positions in the sorted classes.
+        `predicted` are the predicted classes of the samples of the targets, as positions in the sorted classes, and
+        `probabilities` those of all classes, which are stored in single precision.
         """
         values = [json.dumps(value) if name in JSON_FIELDS else value for name, value in vars(row).items()]
         blob = None if predicted is None else zlib.compress(predicted.astype("<i4").tobytes())
@@ -190,6 +199,13 @@ class Store(AbstractContextManager["Store"]):
             self._connection.execute(
                 f"INSERT OR REPLACE INTO results ({columns}) VALUES ({placeholders})", [configuration, *values, blob]
             )
+            if probabilities is not None:
+                content = zlib.compress(probabilities.astype("<f4").tobytes())
+                key = (configuration, row.method, row.task, row.repeat)
+                self._connection.execute(
+                    "INSERT OR REPLACE INTO probabilities VALUES (?, ?, ?, ?, ?, ?)",
+                    (*key, probabilities.shape[1], content),
+                )
 
     def predictions(self, configuration: str, method: str, task: str, repeat: int) -> Ints | None:
         """Return the predicted classes of one row, if it has any."""
@@ -203,6 +219,21 @@ class Store(AbstractContextManager["Store"]):
         (blob,) = record
         with _translate_decode_errors(self.path):
             return np.frombuffer(zlib.decompress(blob), dtype="<i4").astype(np.intp)
+
+    def probabilities(self, configuration: str, method: str, task: str, repeat: int) -> Array | None:
+        """Return the predicted probabilities of one row, a column for each class, if they were stored."""
+        with _translate_sqlite_errors(self.path):
+            record = self._connection.execute(
+                "SELECT n_classes, content FROM probabilities "
+                "WHERE configuration = ? AND method = ? AND task = ? AND repeat = ?",
+                (configuration, method, task, repeat),
+            ).fetchone()
+        if record is None:
+            return None
+        n_classes, content = record
+        with _translate_decode_errors(self.path):
+            P = np.frombuffer(zlib.decompress(content), dtype="<f4").reshape(-1, n_classes).astype(np.float64)
+        return P / P.sum(axis=1, keepdims=True)  # without the rounding to single precision
 
     def add_scores(self, configuration: str, scores: Scores) -> None:
         """Write the scores of one part of the validation, and commit them."""

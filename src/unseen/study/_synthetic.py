@@ -133,4 +133,4 @@ def run_synthetic(
 def _run_draw(draw: Draw, chosen_by: str, seed: int, grid: str, quick: bool) -> list[Row]:
     problem = make_synthetic_problem(draw, chosen_by, grid=grid, seed=seed, quick=quick)
     with single_thread():
-        return [row for row, _ in result_rows(SYNTHETIC_METHODS, problem, chosen_by, seed, seed)]
+        return [result.row for result in result_rows(SYNTHETIC_METHODS, problem, chosen_by, seed, seed)]

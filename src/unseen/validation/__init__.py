@@ -5,7 +5,7 @@ Imports from `models`, `metrics`, `model_selection`, `tables` and `report`.
 
 from ._measures import MEASURES
 from ._pdf import find_browser
-from ._result import ValidationResult
+from ._result import ValidationResult, plain_values
 from ._validate import DEFAULT_COMPARISONS, validate, validate_predictions
 
 __all__ = ["ValidationResult", "validate", "validate_predictions"]

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,14 @@ from sklearn.utils.parallel import Parallel, delayed
 from .. import __version__
 from ..linalg import Array
 from ..model_selection import EXPECTED_ERRORS, Method, full_repr
-from ..models import choose_fit_threshold, fit_table
+from ..models import MAX_PER_DOMAIN, choose_fit_threshold, fit_table, measure_held_out_importance
 from ..tables import Table
 from ..utils.progress import progress
 from ..utils.samples import Balance
 
 DEFAULT_THRESHOLD = 0.5  # at which a model without a threshold decides between two classes
 CACHE_VERSION = 1
+IMPORTANCE_METRIC = "roc_auc"  # it needs neither a threshold nor calibrated risks
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class SitePrediction:
         Duration of the fit and the predictions.
     failure : str
         Why predictions are missing.
+    score : float
+        AUC on the rows whose columns are permuted; NaN if it is not defined or not computed.
+    losses : ndarray of shape (n_columns,) or None
+        How much the AUC falls where each column is permuted; None if it was not computed.
     """
 
     method: str
@@ -63,6 +68,8 @@ class SitePrediction:
     model: str = ""
     seconds: float = 0.0
     failure: str = ""
+    score: float = np.nan
+    losses: Array | None = None
 
 
 def predict_held_out(
@@ -72,6 +79,7 @@ def predict_held_out(
     *,
     positive: Any,
     aim: str | float | None,
+    importance_of: str | None = None,
     store: Path | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -90,6 +98,8 @@ def predict_held_out(
         The class that is the event, if there are two classes.
     aim : str, float or None
         How the threshold is chosen; None for 0.5.
+    importance_of : str, default=None
+        Name of the model for which the importance of columns is measured on each held-out site; None for none.
     store : Path, default=None
         File that receives each prediction as it is complete, and from which an interrupted run continues.
     n_jobs : int, default=None
@@ -100,11 +110,13 @@ def predict_held_out(
     sites = np.unique(table.domain).tolist()
     tasks = [(name, members, site) for site in sites for name, members in methods]
     cache = _Cache(store, table, options, positive, aim)
-    results = {(name, site): cache.get(name, members, site) for name, members, site in tasks}
+    results = {(name, site): cache.get(name, members, site, name == importance_of) for name, members, site in tasks}
     missing = [task for task in tasks if results[task[0], task[2]] is None]
     with progress("Validating", len(tasks), verbose, print_last=True) as advance:
         advance(len(tasks) - len(missing))
-        calls = (delayed(_predict_site)(table, *task, options, positive, aim) for task in missing)
+        calls = (
+            delayed(_predict_site)(table, *task, options, positive, aim, task[0] == importance_of) for task in missing
+        )
         for prediction in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
             results[prediction.method, prediction.site] = prediction
             cache.add(prediction, dict(methods)[prediction.method])
@@ -120,6 +132,7 @@ def _predict_site(
     options: FitOptions,
     positive: Any,
     aim: str | float | None,
+    with_importance: bool,
 ) -> SitePrediction:
     """Fit a model to all other sites, choose its threshold on their out-of-domain predictions, predict the site."""
     start = time.perf_counter()
@@ -140,13 +153,22 @@ def _predict_site(
         threshold = np.nan
         if len(classes) == 2:
             threshold = DEFAULT_THRESHOLD if aim is None else choose_fit_threshold(fit, positive, aim).threshold
+        score = np.nan
+        losses = None
+        if with_importance:
+            held_out = table.samples.take(is_site)
+            held_out = held_out.take(held_out.subsample_rows(max_per_domain=MAX_PER_DOMAIN, seed=options.random_state))
+            score, losses = measure_held_out_importance(
+                fit.model, held_out, classes, table.schema, IMPORTANCE_METRIC, random_state=options.random_state
+            )
     except expected as error:
         seconds = time.perf_counter() - start
         return SitePrediction(name, site, None, seconds=seconds, failure=f"{type(error).__name__}: {error}")
     # A class that only the held-out site has cannot be predicted.
     probabilities = np.zeros((int(is_site.sum()), len(classes)))
     probabilities[:, np.searchsorted(classes, fit.model.classes_)] = predicted
-    return SitePrediction(name, site, probabilities, threshold, fit.name, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return SitePrediction(name, site, probabilities, threshold, fit.name, seconds, score=score, losses=losses)
 
 
 class _Cache:
@@ -172,14 +194,17 @@ class _Cache:
         described = [(method.name, full_repr(method.classifier), repr(method.grid)) for method in members]
         return hashlib.sha256(repr((self.run_key, described, site)).encode()).hexdigest()
 
-    def get(self, name: str, members: Sequence[Method], site: str) -> SitePrediction | None:
-        """A completed prediction, or None."""
+    def get(self, name: str, members: Sequence[Method], site: str, with_importance: bool) -> SitePrediction | None:
+        """A completed prediction, with importance if that is needed, or None."""
         line = self.lines.get(self.key(members, site)) if self.path is not None else None
-        if line is None:
+        if line is None or (with_importance and line.get("losses") is None):
             return None
-        return SitePrediction(
+        prediction = SitePrediction(
             name, site, np.array(line["probabilities"]), line["threshold"], line["model"], line["seconds"]
         )
+        if with_importance:
+            return replace(prediction, score=line["score"], losses=np.array(line["losses"]))
+        return prediction
 
     def add(self, prediction: SitePrediction, members: Sequence[Method]) -> None:
         """Append a prediction to the file; failures are not stored, so that they are tried again."""
@@ -191,6 +216,8 @@ class _Cache:
             "threshold": prediction.threshold,
             "model": prediction.model,
             "seconds": prediction.seconds,
+            "score": prediction.score,
+            "losses": None if prediction.losses is None else prediction.losses.tolist(),
         }
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:

@@ -15,13 +15,14 @@ from scipy.special import logit
 
 from ..linalg import Array
 from ..metrics import Estimate, random_effects
+from ..models import Importance, make_importance
 from ..report import render_validation
 from ..utils.io import atomic_write
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels
 from ._checklist import make_checklist
 from ._curves import Outcomes, common_thresholds, make_curves
-from ._held_out import SitePrediction
+from ._held_out import IMPORTANCE_METRIC, SitePrediction
 from ._measures import MEASURES, MeasureSummary, SiteMeasure, measure_binary, measure_multiclass, summarize
 from ._tables import write_tables
 from ._texts import describe_for_colleagues, describe_methods, describe_results
@@ -347,6 +348,18 @@ class ValidationResult:
             records.append(record)
         return records
 
+    @cached_property
+    def importance(self) -> Importance | None:
+        """How much the AUC falls on held-out sites if a column is permuted; None if it was not measured."""
+        measured = [(one.site, one.score, one.losses) for one in self.held_out if one.losses is not None]
+        if not any(np.isfinite(score) for _, score, _ in measured):
+            return None
+        sites = [site for site, _, _ in measured]
+        scores = np.array([score for _, score, _ in measured])
+        losses = np.column_stack([site_losses for _, _, site_losses in measured])
+        columns = self.settings.facts["columns"]
+        return make_importance(IMPORTANCE_METRIC, sites, columns, scores, losses, is_held_out=True)
+
     # Frames
 
     @property
@@ -454,11 +467,11 @@ class ValidationResult:
         result : dict
             Settings, sites, measures, summary, curves, predictions, texts and the checklist.
         """
-        result: dict[str, Any] = plain_values({**self._report_data(), "predictions": self.prediction_records})
+        result: dict[str, Any] = plain_values({**self.report_data(), "predictions": self.prediction_records})
         return result
 
-    def _report_data(self) -> dict[str, Any]:
-        """All that the report shows."""
+    def report_data(self) -> dict[str, Any]:
+        """Return all that the report shows, which is all of `to_dict` except predictions."""
         settings = self.settings
         return {
             "title": f"Validation: {settings.name}",
@@ -489,6 +502,7 @@ class ValidationResult:
             "summary": self.summary_records,
             "comparison": self.comparison_records,
             "curves": self.curves,
+            "importance": None if self.importance is None else self.importance.summary(),
             "colleagues": self.colleagues(),
             "methods_text": describe_methods(self),
             "results_text": describe_results(self),
@@ -503,7 +517,7 @@ class ValidationResult:
         page : str
             HTML.
         """
-        return render_validation(plain_values(self._report_data()))
+        return render_validation(plain_values(self.report_data()))
 
     def write_report(self, path: str | os.PathLike[str]) -> None:
         """Write the report: an HTML page or, for a name that ends in .pdf, its print version by Chromium.
@@ -543,6 +557,7 @@ class ValidationResult:
             "measures": self.measure_records,
             "summary": self.summary_records,
             "comparison": self.comparison_records,
+            "importance": [] if self.importance is None else self.importance.records(),
             "predictions": self.prediction_records,
             "checklist": self.checklist(),
         }

@@ -307,6 +307,8 @@ def describe_methods(result: ValidationResult) -> list[str]:
         f"resulting model predicted the site left out. {model}, so that no information about the site left out was "
         f"used.{preprocessing}"
     )
+    if facts.get("design"):
+        design += f" {facts['design']}"
     keys = ["Steyerberg 2016", "DeLong 1988", "Viechtbauer 2005", "Hartung 2001", "Higgins 2009", "Nagashima 2019"]
     keys += ["Debray 2017", "Debray 2019"]
     if result.is_binary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +23,7 @@ from ._held_out import DEFAULT_THRESHOLD, FitOptions, SitePrediction, predict_he
 from ._result import ValidationResult, ValidationSettings
 
 DEFAULT_COMPARISONS = ("logistic", "gradient boosting", "random forest")
+CLOSEST_THRESHOLD = 1e-9  # to 0 and 1
 MIN_SITES = 3  # a model for two of them is selected by holding out each
 
 
@@ -39,6 +40,7 @@ def validate(
     unlabeled: str | int | None = None,
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
     positive: Any = None,
     threshold: str | float | None = None,
     methods: Any = AUTO,
@@ -46,6 +48,7 @@ def validate(
     metric: str = "accuracy",
     tau_prior: Literal["none", "empirical"] = "none",
     level: float = 0.95,
+    importance: bool = False,
     scale: Scale = "standardize",
     transductive: bool = False,
     balance: Balance = "none",
@@ -71,7 +74,7 @@ def validate(
         Class labels, unless they are a column of a table.
     sample_domain : array-like of shape (n_samples,), default=None
         The domain of each sample, unless it is a column of a table.
-    label, domain, group, features, drop, unlabeled, dates, categories, max_per_domain
+    label, domain, group, features, drop, unlabeled, dates, categories, missing, max_per_domain
         The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
     positive : object, default=None
         Class that is the event. None takes the last of two classes in sorted order, as scikit-learn does; the result
@@ -91,6 +94,9 @@ def validate(
         (``unseen.metrics.TAU_PRIOR_SCALES``), which gives useful intervals for 3 or 4 sites.
     level : float, default=0.95
         Nominal coverage of all intervals.
+    importance : bool, default=False
+        Whether to measure how much the AUC of the model falls on each held-out site if a column is permuted there. It
+        needs no further fits, but predictions of at most 500 rows of each site, five times for each column.
     scale : {"standardize", "l2", "none"}, default="standardize"
         See :func:`unseen.tables.make_preprocessor`.
     transductive : bool, default=False
@@ -142,6 +148,7 @@ def validate(
         unlabeled=unlabeled,
         dates=dates,
         categories=categories,
+        missing=missing,
         max_per_domain=max_per_domain,
         seed=random_state,
     )
@@ -162,6 +169,7 @@ def validate(
         FitOptions(scale, transductive, balance, metric, random_state),
         positive=positive,
         aim=threshold,
+        importance_of=models[0][0] if importance else None,
         store=None if store is None else Path(store),
         n_jobs=n_jobs,
         verbose=verbose,
@@ -196,8 +204,8 @@ def validate(
             "machine": environment_info(),
         },
     )
-    missing = {str(site): float(np.isnan(table.X[table.domain == site]).mean()) for site in np.unique(table.domain)}
-    return ValidationResult(settings, table.samples.classes, table.y, table.domain, table.rows, missing, held_out)
+    shares = {str(site): float(np.isnan(table.X[table.domain == site]).mean()) for site in np.unique(table.domain)}
+    return ValidationResult(settings, table.samples.classes, table.y, table.domain, table.rows, shares, held_out)
 
 
 def validate_predictions(
@@ -221,7 +229,8 @@ def validate_predictions(
         True classes.
     probabilities : array-like of shape (n_samples,) or (n_samples, n_classes), or dict of these
         Predicted probabilities of the event, or of each class; of each row by a model that was not trained on its
-        domain. Or several of them, by the name of the method; the first one is the model that is reported.
+        domain. NaN for all rows of a domain means that there are no predictions for it. Or several of these, by the
+        name of the method; the first one is the model that is reported.
     sample_domain : array-like of shape (n_samples,)
         The domain of each row.
     classes : sequence, default=None
@@ -263,13 +272,18 @@ def validate_predictions(
     held_out = []
     for key, values in named.items():
         P = _as_columns(values, len(labels), order, positive)
+        _check_probabilities(P, site)
         for one in np.unique(site):
             cutoff = (
                 np.nan
                 if len(order) > 2
                 else _other_sites_threshold(labels == positive, P, site, one, order, positive, threshold)
             )
-            held_out.append(SitePrediction(str(key), str(one), P[site == one], cutoff))
+            is_known = np.isfinite(P[site == one]).any()
+            failure = "" if is_known else "there are no predictions"
+            held_out.append(
+                SitePrediction(str(key), str(one), P[site == one] if is_known else None, cutoff, failure=failure)
+            )
     settings = ValidationSettings(
         name=name,
         method=str(next(iter(named))),
@@ -316,6 +330,19 @@ def _as_columns(values: Any, n_rows: int, classes: Labels, positive: Any) -> Arr
     return P
 
 
+def _check_probabilities(P: Array, site: Labels) -> None:
+    """Raise ValueError for values that are not probabilities; all rows of a site may be NaN."""
+    with_predictions = np.isin(site, np.unique(site[np.isfinite(P).any(axis=1)]))
+    values = P[with_predictions]
+    if not len(values):
+        raise ValueError("probabilities has no values, only NaN.")
+    if not ((values >= 0) & (values <= 1)).all():
+        raise ValueError(
+            "probabilities has values that are NaN or not between 0 and 1. Pass probabilities, and NaN only for all "
+            "rows of a domain without predictions."
+        )
+
+
 def _other_sites_threshold(
     events: Array, P: Array, site: Labels, held_out: Any, classes: Labels, positive: Any, aim: str | float | None
 ) -> float:
@@ -324,9 +351,11 @@ def _other_sites_threshold(
         return DEFAULT_THRESHOLD
     risks = P[:, int(np.flatnonzero(classes == positive)[0])]
     order = np.argsort(site, kind="stable")
-    order = order[site[order] != held_out]
+    order = order[(site[order] != held_out) & np.isfinite(risks[order])]
     sizes = np.unique(site[order], return_counts=True)[1]
-    return choose_domain_threshold(events[order], risks[order], sizes.tolist(), aim).threshold
+    threshold = choose_domain_threshold(events[order], risks[order], sizes.tolist(), aim).threshold
+    # Predicted risks of 0 and 1 may be chosen, at which net benefit is not defined.
+    return float(np.clip(threshold, CLOSEST_THRESHOLD, 1 - CLOSEST_THRESHOLD))
 
 
 def _describe_failures(held_out: Sequence[SitePrediction]) -> list[str]:
