@@ -54,11 +54,11 @@ def make_frame(n, seed=0):
 
 
 def make_ensemble(samples, names):
-    """One fitted member of each family, with equal weights."""
+    """One or two fitted members of each family, with equal weights."""
     candidates = []
     for method in expand_methods(parse_methods(names), transductive=False):
         grid = list(method.candidates(len(samples.classes), grid="ensemble", heads=("logistic",)))
-        candidates += grid[:: len(grid) - 1][: 2 if method.name == "CIDG" else 1]
+        candidates += grid[:: len(grid) - 1] if method.name in ("CIDG", "RBF SVM") else grid[:1]
     members = [candidate.fit_samples(samples, "none") for candidate in candidates]
     raw = [j for j, candidate in enumerate(candidates) if candidate.features == "raw"]
     return EnsembleClassifier(
