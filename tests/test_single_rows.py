@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import unseen
+from helpers import three_domains
+from unseen import CIDG, PivotedNystroem
 from unseen.model_selection import EnsembleClassifier, TablePreparation, expand_methods, parse_methods, prepare_samples
 from unseen.models import Model, TableModel, make_preparation
 from unseen.models._row_preparation import MAX_TABLE_ENTRIES, RowPreparation
@@ -51,11 +54,11 @@ def make_frame(n, seed=0):
 
 
 def make_ensemble(samples, names):
-    """One fitted member of each family, with equal weights."""
+    """One or two fitted members of each family, with equal weights."""
     candidates = []
     for method in expand_methods(parse_methods(names), transductive=False):
         grid = list(method.candidates(len(samples.classes), grid="ensemble", heads=("logistic",)))
-        candidates += grid[:: len(grid) - 1][: 2 if method.name == "CIDG" else 1]
+        candidates += grid[:: len(grid) - 1] if method.name in ("CIDG", "RBF SVM") else grid[:1]
     members = [candidate.fit_samples(samples, "none") for candidate in candidates]
     raw = [j for j, candidate in enumerate(candidates) if candidate.features == "raw"]
     return EnsembleClassifier(
@@ -182,6 +185,35 @@ def test_each_family_scores_a_row_as_in_a_batch(model, name):
     expected = single.decision_proba(X)
     found = np.vstack([rows.decision_proba(X[i : i + 1]) for i in range(len(X))])
     np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("params", "is_shared"),
+    [
+        ({}, True),
+        ({"feature_map": PivotedNystroem(30, random_state=0)}, True),
+        ({"feature_map": PivotedNystroem(30, kernel="poly", random_state=0)}, False),
+        ({"feature_map": "linear"}, False),
+        ({"kernel": "poly"}, False),
+        ({"gamma": None}, False),
+    ],
+    ids=str,
+)
+def test_projections_of_all_kinds_score_a_row_as_in_a_batch(params, is_shared):
+    X, y, domain = three_domains(n_classes=2)
+    members = []
+    for ridge in ("scale", "0.1*scale"):
+        projection = CIDG(ridge=ridge, **params).fit(X, y, sample_domain=domain)
+        head = make_pipeline(StandardScaler(), LogisticRegression()).fit(projection.transform(X), y)
+        members.append(make_pipeline(projection, head))
+    ensemble = EnsembleClassifier(members, np.array([0.4, 0.6]), np.ones(2)).with_members(members)
+    rows = RowScores.from_ensemble(ensemble)
+    samples = [kernel.samples for kernel in rows.components.values()]
+    assert len(samples) == 2 * is_shared
+    assert not samples or samples[0] is samples[1]
+    new = X[::3] + 0.1
+    found = np.vstack([rows.decision_proba(new[i : i + 1]) for i in range(len(new))])
+    np.testing.assert_allclose(found, ensemble.decision_proba(new), rtol=0, atol=TOLERANCE)
 
 
 def test_own_classifiers_are_called_as_they_are():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 from scipy.spatial.distance import cdist
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -15,14 +16,55 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from ..estimators import Projection, apply_centering, transform_without_centering
+from ..kernels import PivotedNystroem
 from ..linalg import Array, Ints
 from ..model_selection import EnsembleClassifier, bind_domains, decision_scores, tree_features
 from ..utils.validation import Labels
 from ._row_preparation import ColumnLookup, tabulate_categories
 
-# Of more rows the checks of scikit-learn take a small part of the time, and its threads help.
+# Of more rows the checks of scikit-learn take a smaller part of the time, and its threads help.
 MAX_ROWS = 32
 Scores = Callable[[Array], Array]  # of samples, for each class
+
+
+@dataclass(frozen=True, eq=False)
+class KernelComponents:
+    """Components of a projection with a Gaussian kernel, before centering.
+
+    Attributes
+    ----------
+    samples : ndarray of shape (n_training, n_features)
+        The training samples or landmarks of the kernel.
+    gamma : float
+        Coefficient of the kernel.
+    weights : ndarray of shape (n_training, n_components)
+        Weights of the kernel values.
+    is_exact : bool
+        Whether the kernel values are less 1, as in a projection without landmarks: its weights sum to 0, and small
+        differences of the values keep their digits.
+    """
+
+    samples: Array
+    gamma: float
+    weights: Array
+    is_exact: bool
+
+    @classmethod
+    def from_projection(cls, projection: Projection) -> KernelComponents | None:
+        """Read the weights; None for other kernels and feature maps."""
+        fitted = vars(projection.finalize())
+        if "feature_map_" in fitted:
+            landmarks = getattr(fitted["feature_map_"], "estimator", fitted["feature_map_"])  # may be frozen
+            if type(landmarks) is not PivotedNystroem or landmarks.kernel != "rbf":
+                return None
+            weights = linalg.solve_triangular(landmarks.cholesky_, projection.coef_, lower=True, trans=1)
+            samples, gamma = (landmarks.components_, landmarks.gamma_)
+        else:
+            weights = projection.dual_coef_
+            samples, gamma = (fitted.get("X_fit_"), fitted.get("gamma_"))
+        if projection.kernel != "rbf" or not isinstance(samples, np.ndarray) or not isinstance(gamma, float):
+            return None
+        return cls(samples, gamma, weights, is_exact="feature_map_" not in fitted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,26 +82,34 @@ class RowScores:
         The scores of each member; of a projection, those of the classifier behind it.
     projections : dict of int to Projection
         Projections by member.
+    components : dict of int to KernelComponents
+        Their components, for Gaussian kernels. Projections of the same training samples share one array of them.
     """
 
     ensemble: EnsembleClassifier
     scores: list[Scores]
     projections: dict[int, Projection]
+    components: dict[int, KernelComponents]
 
     @classmethod
     def from_ensemble(cls, ensemble: EnsembleClassifier) -> RowScores | None:
         """Prepare the members; None if predictions of rows depend on other rows."""
         if ensemble.transductive:
             return None
-        projections = {}
         scores = []
+        projections = {}
+        components: dict[int, KernelComponents] = {}
         for j, member in enumerate(ensemble.members_):
-            if isinstance(member[0], Projection) and len(member) == 2:
-                projections[j] = member[0]
-                scores.append(make_scores(member[1], ensemble.classes_))
-            else:
+            if not isinstance(member[0], Projection) or len(member) != 2:
                 scores.append(make_scores(member, ensemble.classes_))
-        return cls(ensemble, scores, projections)
+                continue
+            scores.append(make_scores(member[1], ensemble.classes_))
+            projections[j] = member[0]
+            kernel = KernelComponents.from_projection(member[0])
+            if kernel is not None:
+                same = [other.samples for other in components.values() if np.array_equal(other.samples, kernel.samples)]
+                components[j] = replace(kernel, samples=same[0]) if same else kernel
+        return cls(ensemble, scores, projections, components)
 
     def decision_proba(self, prepared: Array) -> Array:
         """Return what `EnsembleClassifier.decision_proba` returns for prepared rows of one new domain."""
@@ -78,25 +128,25 @@ class RowScores:
         return ensemble.combine_scores(member_scores, prepared)
 
     def _project(self, X: Array) -> dict[int, Array]:
-        """Components of each projection; distances to the training samples are computed once for all kernel widths."""
+        """Components of each projection; distances and kernel values that several of them need are computed once."""
         distances: dict[int, Array] = {}
-        kernels: dict[tuple[int, float], Array] = {}
-        components = {}
+        values: dict[tuple[int, float, bool], Array] = {}
+        projected = {}
         for j, projection in self.projections.items():
-            samples = vars(projection).get("X_fit_")
-            gamma = vars(projection).get("gamma_")
-            if isinstance(samples, np.ndarray) and projection.kernel == "rbf" and isinstance(gamma, float):
-                if id(samples) not in distances:
-                    distances[id(samples)] = cdist(X, samples, "sqeuclidean")
-                key = (id(samples), gamma)
-                if key not in kernels:
-                    # Less 1, as in the projection: its coefficients sum to 0, and small differences keep their digits.
-                    kernels[key] = np.expm1(-gamma * distances[id(samples)])
-                Z = kernels[key] @ projection.dual_coef_
-            else:
+            kernel = self.components.get(j)
+            if kernel is None:
                 Z = transform_without_centering(projection, X)
-            components[j] = apply_centering(projection, Z, None)
-        return components
+            else:
+                samples = id(kernel.samples)
+                if samples not in distances:
+                    distances[samples] = cdist(X, kernel.samples, "sqeuclidean")
+                key = (samples, kernel.gamma, kernel.is_exact)
+                if key not in values:
+                    exponential = np.expm1 if kernel.is_exact else np.exp
+                    values[key] = exponential(-kernel.gamma * distances[samples])
+                Z = values[key] @ kernel.weights
+            projected[j] = apply_centering(projection, Z, None)
+        return projected
 
 
 def make_scores(classifier: Any, classes: Labels) -> Scores:
@@ -169,28 +219,43 @@ class KernelScores:
 
 @dataclass(frozen=True, eq=False)
 class BoostingScores:
-    """Scores of boosted trees.
+    """Scores of boosted trees, which are descended together, level by level.
 
     Attributes
     ----------
     baseline : ndarray of shape (1, n_trees_per_iteration)
         Scores without any tree.
-    predictors : list of list of TreePredictor
-        Trees of each iteration.
-    bitsets : tuple of ndarray
-        Known categories, and the positions of columns in them.
     levels : ColumnLookup or None
-        Codes of the categories in the trees.
+        Codes of the categories in the trees; missing and unknown categories are NaN.
     categorical, numeric : ndarray of int
         Columns of levels and of numbers, in this order in the trees.
+    roots : ndarray of shape (n_trees,)
+        First node of each tree: in each iteration one tree, or one for each class.
+    depth : int
+        Number of splits on the longest path.
+    feature, threshold, missing_goes_left, value : ndarray of shape (n_nodes,)
+        Nodes of all trees.
+    children : ndarray of shape (2 * n_nodes,)
+        The right and the left child of each node; a leaf is its own child.
+    left_set : ndarray of shape (n_nodes,)
+        Row of `left_sets` of splits by categories; -1 for other nodes.
+    left_sets : ndarray of bool of shape (n_splits, n_codes)
+        Which codes go to the left.
     """
 
     baseline: Array
-    predictors: list[list[Any]]
-    bitsets: tuple[Any, Any]
     levels: ColumnLookup | None
     categorical: Ints
     numeric: Ints
+    roots: Ints
+    depth: int
+    feature: Ints
+    threshold: Array
+    missing_goes_left: Any
+    value: Array
+    children: Ints
+    left_set: Ints
+    left_sets: Any
 
     @classmethod
     def from_classifier(cls, classifier: Any) -> BoostingScores | None:
@@ -205,26 +270,58 @@ class BoostingScores:
             levels = tabulate_categories(known, values)
             if levels is None:
                 return None
+        trees = [tree for iteration in classifier._predictors for tree in iteration]
+        nodes = np.concatenate([tree.nodes for tree in trees])
+        sizes = [len(tree.nodes) for tree in trees]
+        roots = np.cumsum([0, *sizes[:-1]])
+        is_leaf = nodes["is_leaf"] == 1
+        children = np.column_stack([nodes["right"], nodes["left"]]) + np.repeat(roots, sizes)[:, None]
+        children[is_leaf] = np.flatnonzero(is_leaf)[:, None]
+        # A set of codes is stored as the bits of eight words of 32 bits, the lowest bit first.
+        words = np.concatenate([tree.raw_left_cat_bitsets for tree in trees])
+        bits = words[:, :, None] >> np.arange(32, dtype=np.uint32) & 1
+        first_sets = np.cumsum([0, *(len(tree.raw_left_cat_bitsets) for tree in trees)])[:-1]
+        left_set = nodes["bitset_idx"].astype(np.intp) + np.repeat(first_sets, sizes)
+        left_set[is_leaf | (nodes["is_categorical"] == 0)] = -1
         return cls(
             baseline=classifier._baseline_prediction,
-            predictors=classifier._predictors,
-            bitsets=classifier._bin_mapper.make_known_categories_bitsets(),
             levels=levels,
             categorical=np.flatnonzero(is_categorical),
             numeric=np.flatnonzero(~is_categorical),
+            roots=roots,
+            depth=int(nodes["depth"].max()),
+            feature=nodes["feature_idx"].astype(np.intp),
+            threshold=nodes["num_threshold"].copy(),
+            missing_goes_left=nodes["missing_go_to_left"] == 1,
+            value=nodes["value"].copy(),
+            children=children.astype(np.intp).ravel(),
+            left_set=left_set,
+            left_sets=bits.reshape(len(words), 32 * words.shape[1]) == 1,
         )
 
     def __call__(self, X: Array) -> Array:
         """Return the scores of all classes."""
         if self.levels is not None:
             X = np.hstack([self.levels(X[:, self.categorical]), X[:, self.numeric]])
-        total = np.zeros((len(X), self.baseline.shape[1]), order="F")
-        total += self.baseline
-        known, positions = self.bitsets
-        for iteration in self.predictors:
-            for k, predictor in enumerate(iteration):
-                total[:, k] += predictor.predict(X, known, positions, 1)
-        return _class_scores(total)
+        row = np.arange(len(X))[:, None]
+        node = np.tile(self.roots, (len(X), 1))
+        for _ in range(self.depth):
+            x = X[row, self.feature[node]]
+            goes_left = x <= self.threshold[node]
+            is_missing = np.isnan(x)
+            if len(self.left_sets):
+                left_set = self.left_set[node]
+                is_split = left_set >= 0
+                code = np.where(is_split & ~is_missing, x, 0.0).astype(np.intp)
+                goes_left = np.where(is_split, self.left_sets[left_set, code], goes_left)
+            if is_missing.any():
+                goes_left = np.where(is_missing, self.missing_goes_left[node], goes_left)
+            node = self.children[2 * node + goes_left]
+        n_columns = self.baseline.shape[1]
+        values = self.value[node].reshape(len(X), -1, n_columns)
+        start = np.broadcast_to(self.baseline, (len(X), 1, n_columns))
+        # A cumulative sum adds the trees in their order, so that rounding errors are those of scikit-learn.
+        return _class_scores(np.concatenate([start, values], axis=1).cumsum(axis=1)[:, -1])
 
 
 def _class_scores(S: Array) -> Array:
