@@ -16,6 +16,8 @@ domains by log loss; the held-out domain is used for the metrics alone.
 Results go to a JSON-lines file, so that an interrupted run continues:
 
     python -m studies.family --data ../shared/data --output family.jsonl --csv docs/results/family.csv
+
+With ``--names`` and nothing after it, only the tables are written.
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ from sklearn.preprocessing import StandardScaler
 from unseen import CIDG, DomainHarmonizer, MarginalTransferClassifier, ProjectionSearchCV
 
 from .baselines import align_probabilities, log_loss, make_pipeline_for
-from .tables import ARRAYS, DECIMALS, METRICS, TABLES, Design, Task, array_tasks, machine, measure, table_tasks
+from .tables import ARRAYS, DECIMALS, IS_LOSS, METRICS, TABLES, Design, Task, array_tasks, machine, measure, table_tasks
 
 DESIGN = Design(source_rows=60, target_rows=500, array_target_rows=500, array_subsamples=1)
-ARRAY_DOMAINS = 3
+N_HELD_OUT = 3  # of each set
 WIDTHS = ("0.1*median", "median")
 WEIGHTS = (0.0, "scale", "1e2*scale")
 RIDGES = ("1e-2*scale", "scale", "1e2*scale")
@@ -56,6 +58,11 @@ METHODS = (
     "harmonized logistic",
     "marginal transfer",
 )
+COMPARISONS = (
+    *((method, "logistic") for method in METHODS[1:]),
+    *((method, "CIDG") for method in METHODS if method.startswith("CIDG,")),
+)
+EQUAL = 1e-9  # differences up to rounding errors are ties
 
 
 def tasks(root: Path, name: str) -> Iterator[Task]:
@@ -63,7 +70,7 @@ def tasks(root: Path, name: str) -> Iterator[Task]:
     if name in TABLES:
         yield from table_tasks(root, name, DESIGN)
     else:
-        yield from islice(array_tasks(root, name, DESIGN), ARRAY_DOMAINS)
+        yield from islice(array_tasks(root, name, DESIGN), N_HELD_OUT)
 
 
 def fit_cidg(task_name: str, X: np.ndarray, y: np.ndarray, d: np.ndarray) -> Any:
@@ -149,22 +156,76 @@ def evaluate(task: Task, method: str) -> dict[str, Any]:
     return {**measure(task.y_target, predicted, P, classes), "seconds": seconds}
 
 
-def print_means(rows: list[dict[str, Any]], path: Path | None) -> None:
-    """Print the means over held-out domains of each set, and write them to a CSV file."""
-    table = []
+def complete_sets(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the sets for which all methods have results on the same held-out domains; print the others."""
+    complete = []
+    for name in (*TABLES, *ARRAYS):
+        targets = {
+            method: {row["target"] for row in rows if (row["data"], row["method"]) == (name, method)}
+            for method in METHODS
+        }
+        if all(len(found) == N_HELD_OUT and found == targets[METHODS[0]] for found in targets.values()):
+            complete.append(name)
+        else:
+            print("Left out, since results are missing:", name)
+    return complete
+
+
+def mean_results(rows: list[dict[str, Any]], names: list[str]) -> dict[str, np.ndarray]:
+    """Return the means over held-out domains by metric: one row for each set, one column for each method."""
+    means = {}
     for metric in (*METRICS, "seconds"):
-        print(f"\n{metric}\n{'':<26}" + "".join(f"{method:>21}" for method in METHODS))
-        for name in (*TABLES, *ARRAYS):
-            cells = []
-            for method in METHODS:
-                values = [row[metric] for row in rows if (row["data"], row["method"]) == (name, method)]
-                cells.append(float(np.nanmean(values)) if values else np.nan)
-            digits = DECIMALS.get(metric, 1)
-            table.append([name, metric, *(f"{cell:.{digits}f}" for cell in cells)])
-            print(f"{name:<26}" + "".join(f"{cell:21.{digits}f}" for cell in cells))
-    if path is not None:
-        with path.open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([["data", "metric", *METHODS], *table])
+        values = [
+            [
+                np.nanmean([row[metric] for row in rows if (row["data"], row["method"]) == (name, method)])
+                for method in METHODS
+            ]
+            for name in names
+        ]
+        means[metric] = np.array(values)
+    return means
+
+
+def compare_methods(means: dict[str, np.ndarray]) -> list[list[Any]]:
+    """Return wins, losses and the mean difference over sets of the pairs in `COMPARISONS`, for each metric."""
+    table = []
+    for method, other in COMPARISONS:
+        for metric in METRICS:
+            values = means[metric]
+            differences = values[:, METHODS.index(method)] - values[:, METHODS.index(other)]
+            gains = -differences if IS_LOSS[metric] else differences
+            error = differences.std(ddof=1) / np.sqrt(len(differences))
+            digits = DECIMALS[metric] + 1
+            counts = [int(np.sum(gains > EQUAL)), int(np.sum(gains < -EQUAL)), int(np.sum(np.abs(gains) <= EQUAL))]
+            summary = [f"{differences.mean():+.{digits}f}", f"{error:.{digits}f}"]
+            table.append([f"{method} against {other}", metric, *counts, *summary])
+    return table
+
+
+def write_tables(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write the means of each set, and the comparisons of methods to a second file beside it."""
+    names = complete_sets(rows)
+    means = mean_results(rows, names)
+    table = [
+        [metric, name, *(f"{value:.{DECIMALS.get(metric, 2)}f}" for value in values)]
+        for metric in means
+        for name, values in zip(names, means[metric], strict=True)
+    ]
+    comparisons = compare_methods(means)
+    header = ["Comparison", "Metric", "Wins", "Losses", "Ties", "Mean difference", "Standard error"]
+    tables = {
+        path: [["Metric", "Data", *METHODS], *table],
+        path.with_stem(f"{path.stem}_comparisons"): [header, *comparisons],
+    }
+    for file_path, lines in tables.items():
+        with file_path.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(lines)
+        for line in lines:
+            print(*line, sep="\t")
+    grid, gradient = (means["seconds"][:, METHODS.index(name)] for name in ("CIDG", "CIDG, gradient"))
+    for name, ratio in zip(names, gradient / grid, strict=True):
+        print(f"{name}: the gradient takes {ratio:.2f} times as long as the grid")
+    print(f"geometric mean {np.exp(np.log(gradient / grid).mean()):.2f}; all sets {gradient.sum() / grid.sum():.2f}")
 
 
 def main() -> None:
@@ -173,7 +234,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--csv", type=Path)
-    parser.add_argument("--names", nargs="+", default=[*TABLES, *ARRAYS])
+    parser.add_argument("--names", nargs="*", default=[*TABLES, *ARRAYS], help="sets to run; none: tables only")
     options = parser.parse_args()
     options.output.parent.mkdir(parents=True, exist_ok=True)
     rows = [json.loads(line) for line in options.output.read_text().splitlines()] if options.output.exists() else []
@@ -191,7 +252,8 @@ def main() -> None:
                 with options.output.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 print(name, task.target, method, {k: round(v, 3) for k, v in result.items()}, flush=True)
-    print_means(rows, options.csv)
+    if options.csv is not None:
+        write_tables(rows, options.csv)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,19 @@ def home(tmp_path_factory):
 @pytest.fixture
 def few_trees(monkeypatch):
     """Five trees in place of fifty, for tests that are about all methods and not about trees."""
+    use_few_trees(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def few_trees_in_module():
+    """The same for all tests of a module, and for the models that they share."""
+    with pytest.MonkeyPatch.context() as patch:
+        use_few_trees(patch)
+        yield
+
+
+def use_few_trees(patch):
+    """Fit five trees in place of fifty, and as few iterations of boosting."""
     from dataclasses import replace
 
     from sklearn.base import clone
@@ -39,7 +52,7 @@ def few_trees(monkeypatch):
             classifier=clone(forest.classifier).set_params(n_estimators=5),
             ensemble_grid={**forest.ensemble_grid, "n_estimators": (5,)},
         )
-        monkeypatch.setitem(METHODS, name, few)
+        patch.setitem(METHODS, name, few)
     boosting = METHODS["gradient boosting"]
     few = replace(boosting, classifier=clone(boosting.classifier).set_params(max_iter=5))
-    monkeypatch.setitem(METHODS, "gradient boosting", few)
+    patch.setitem(METHODS, "gradient boosting", few)

@@ -23,7 +23,7 @@ from unseen.models import Model, ModelFileError, load_model  # noqa: E402
 COLUMNS = {"label": "diagnosis", "domain": "hospital"}
 
 
-def make_hospitals(names=("bonn", "graz", "kiel", "leeds", "metz", "oslo", "pisa", "york"), rows=20, seed=0):
+def make_hospitals(names=("bonn", "graz", "kiel", "leeds", "metz", "oslo"), rows=20, seed=0):
     rng = np.random.default_rng(seed)
     parts = []
     for k, name in enumerate(names):
@@ -106,7 +106,7 @@ WRONG = {
     "labels missing": ({"data": TABLE[["age"]].to_numpy()}, "Samples need labels and domains"),
     "too few labels": (
         {"data": TABLE, "y": TABLE["diagnosis"][1:], "domain": "hospital"},
-        "160 rows, but y has 159 labels",
+        "120 rows, but y has 119 labels",
     ),
     "options for arrays": (
         {"data": np.eye(4), "y": [0, 1, 0, 1], "sample_domain": [0, 0, 1, 1], "drop": ["x"], "dates": "ordinal"},
@@ -247,7 +247,7 @@ def test_the_card_says_what_people_ask(model):
     for part in (
         "predicts diagnosis in new domains",
         "2 classes: ill (",
-        "160 rows, 3 features, 8 domains: bonn (20)",
+        "120 rows, 3 features, 6 domains: bonn (20)",
         f"{100 * expected.mean:.0f}% accuracy",
         f"95% prediction interval {100 * expected.lower:.0f}% to {100 * expected.upper:.0f}%",
         "Logistic regression. Each row is predicted by itself.",
@@ -257,7 +257,7 @@ def test_the_card_says_what_people_ask(model):
         f"unseen {unseen.__version__}",
     ):
         assert part in text
-    assert repr(model) == "<Model: logistic regression predicts 'diagnosis' (ill, well); 160 rows of 8 domains>"
+    assert repr(model) == "<Model: logistic regression predicts 'diagnosis' (ill, well); 120 rows of 6 domains>"
 
 
 def test_the_card_of_an_ensemble_lists_members_by_weight():

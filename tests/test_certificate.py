@@ -10,6 +10,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from unseen import CIDG, DICA, KFDA, MDA, SCA
 from unseen.estimators import certify
+from unseen.estimators._projection_problem import solve_reduced
 
 
 def four_domains(n=30, shift=0.5, seed=0):
@@ -47,7 +48,81 @@ def test_a_fit_has_small_bounds_and_misses_nothing(projection):
     assert np.all(certificate.intervals[:, 0] < projection.eigenvalues_)
     assert np.all(projection.eigenvalues_ < certificate.intervals[:, 1])
     assert np.all((certificate.subspace_cosines > 0) & (certificate.subspace_cosines <= 1 + 1e-12))
+    assert np.all(certificate.component_cosines >= certificate.subspace_cosines[:, None] - 1e-12)
+    assert np.all(certificate.component_cosines <= 1 + 1e-12)
     assert certificate.summary().count("\n") == q + 2
+
+
+@pytest.mark.parametrize("projection", PROJECTIONS, ids=str)
+def test_a_fit_carries_the_bounds_of_its_certificate(projection):
+    X, y, d = four_domains()
+    projection.fit(X, y, sample_domain=d)
+    certificate = certify(projection, X, y, sample_domain=d)
+    assert projection.is_complete_ is True
+    # Both are rounding errors, of which only the size is reproducible.
+    assert projection.residual_.shape == certificate.eigenvalue_errors.shape
+    assert np.all(projection.residual_ > 0)
+    assert np.all(projection.residual_ < 1e-8)
+    lines = projection.summary().splitlines()
+    assert lines[0].startswith(f"{type(projection).__name__}: 120 samples, 4 domains")
+    assert lines[-1] == "No larger eigenvalue was missed."
+    shown = [line.split() for line in lines[2:-1]]
+    assert [float(eigenvalue) for _, eigenvalue, _ in shown] == pytest.approx(projection.eigenvalues_, rel=1e-2)
+    assert [float(error) for _, _, error in shown] == pytest.approx(projection.residual_, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("projection", "n_cells", "is_complete"),
+    [
+        (CIDG(gamma=0.1), 12, True),  # by a Cholesky factorization
+        (CIDG(1, gamma=0.1), 12, True),
+        (CIDG(gamma=0.1), 4, True),  # in Krylov spaces
+        (SCA(1, gamma=0.1), 4, None),
+    ],
+    ids=str,
+)
+def test_solvers_without_an_eigendecomposition_report_errors_too(projection, n_cells, is_complete):
+    X, y, d = four_domains(n=150 if n_cells == 12 else 480)
+    if n_cells == 4:
+        kept = (y < 2) & np.isin(d, ["a", "b"])
+        X, y, d = X[kept], y[kept], d[kept]
+    projection.fit(X, y, sample_domain=d)
+    assert projection.is_complete_ is is_complete
+    assert ("is not known" in projection.summary()) == (is_complete is None)
+    assert projection.residual_.shape == projection.eigenvalues_.shape
+    assert projection.residual_.max() < 1e-8
+    exact = certify(projection, X, y, sample_domain=d)
+    assert exact.is_complete
+    assert np.all(exact.eigenvalue_errors < 1e-7)
+
+
+def test_a_solver_that_misses_an_eigenvalue_is_noticed(monkeypatch):
+    X, y, d = four_domains()
+
+    def skip_first(*arguments):
+        solution = solve_reduced(*arguments)
+        return solution._take(slice(1, None))
+
+    monkeypatch.setattr(CIDG, "_reduced_solver", lambda self: skip_first)
+    cidg = CIDG(gamma=0.1).fit(X, y, sample_domain=d)
+    assert cidg.is_complete_ is False
+    assert cidg.summary().endswith("A larger eigenvalue was missed.")
+
+
+def test_an_eigenproblem_that_is_not_symmetric_has_no_bound():
+    X, y, d = four_domains()
+    dica = DICA(as_published=True).fit(X, y, sample_domain=d)
+    assert np.isnan(dica.residual_).all()
+    assert dica.is_complete_ is None
+
+
+def test_a_new_chunk_discards_the_bounds_of_the_last_solution():
+    X, y, d = four_domains()
+    cidg = CIDG(feature_map="linear").partial_fit(X, y, sample_domain=d, classes=[0, 1, 2])
+    assert "No larger" in cidg.summary()
+    cidg.partial_fit(X, y, sample_domain=d)
+    assert "residual_" not in vars(cidg)
+    assert "240 samples" in cidg.summary()
 
 
 def test_bounds_hold_for_a_perturbed_fit():
@@ -92,6 +167,19 @@ def test_the_jackknife_is_nearly_a_refit_where_domains_have_many_samples():
         others = d != domain
         refit = CIDG(**weights, ridge=0.75).fit(X[others], y[others], sample_domain=d[others])
         np.testing.assert_allclose(certificate.jackknife_eigenvalues[s], refit.eigenvalues_, rtol=0.05)
+
+
+def test_the_squared_cosine_is_the_share_of_variance_that_a_regression_explains():
+    X, y, d = four_domains(n=600)
+    weights = {"conditional_weight": 500.0, "prior_weight": 500.0, "feature_map": "linear", "n_components": 1}
+    cidg = CIDG(**weights, ridge=1.0).fit(X, y, sample_domain=d)
+    certificate = certify(cidg)
+    z = cidg.transform(X)[:, 0]
+    for s, domain in enumerate(certificate.domains):
+        others = d != domain
+        refit = CIDG(**weights, ridge=0.75).fit(X[others], y[others], sample_domain=d[others])
+        correlation = np.corrcoef(z, refit.transform(X)[:, 0])[0, 1]
+        assert certificate.component_cosines[s, 0] == pytest.approx(abs(correlation), abs=0.01)
 
 
 def test_an_odd_domain_is_the_one_that_changes_the_subspace():

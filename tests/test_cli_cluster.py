@@ -360,17 +360,28 @@ def home(tmp_path_factory):
     return home
 
 
-@pytest.mark.parametrize("passes", [1, 2])
 @pytest.mark.parametrize(
-    "table", [["new.csv"], ["new.parquet", "--domain", "site"], ["parts"], ["parts", "--domain", "site"], ["sites"]]
+    ("table", "passes"),
+    [
+        (["new.csv"], 1),
+        (["parts"], 1),
+        (["new.csv"], 2),
+        (["new.parquet", "--domain", "site"], 2),
+        (["parts", "--domain", "site"], 2),
+        (["sites"], 2),
+        pytest.param(["parts"], 2, marks=pytest.mark.slow),
+        pytest.param(["new.parquet", "--domain", "site"], 1, marks=pytest.mark.slow),
+        pytest.param(["parts", "--domain", "site"], 1, marks=pytest.mark.slow),
+        pytest.param(["sites"], 1, marks=pytest.mark.slow),
+    ],
 )
-def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, monkeypatch, passes, table):
+def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, monkeypatch, table, passes):
     how = [home / "logistic.unseen"] if passes == 1 else [home / "kfda.unseen", "--centering", "target"]
-    monkeypatch.setattr("unseen.models._new_data.VALUES_PER_PART", 120)  # pieces of 20 rows, and ranges of 20 to 40
+    monkeypatch.setattr("unseen.models._new_data.VALUES_PER_PART", 240)  # pieces of 40 rows, and ranges of 40 to 80
     found = {}
     for where, options in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
         output = tmp_path / f"{where}.parquet"
-        command = ["predict", how[0], home / table[0], *how[1:], *table[1:], "-o", output, "--batch-size", 20]
+        command = ["predict", how[0], home / table[0], *how[1:], *table[1:], "-o", output, "--batch-size", 40]
         found[where] = printed(*command, *options), pl.read_parquet(output)
     (here, expected), (there, predicted) = found["here"], found["there"]
     assert_frame_equal(predicted, expected, rel_tol=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -14,6 +15,9 @@ pytest.importorskip("polars", reason="reading tables needs the extra")
 pytest.importorskip("skops", reason="model files need the extra")
 pytest.importorskip("typer", reason="the command needs its extra")
 
+from command import run_command
+from unseen.cli._app import app
+
 SITES, LABELS = ("Αθήνα", "Brașov", "København"), ("krank", "gesund ✓")
 
 
@@ -24,8 +28,9 @@ def home(tmp_path_factory):
     rng = np.random.default_rng(0)
     lines = [f"{SITES[i % 3]},{LABELS[i % 2]},{rng.normal() + i % 2:.3f},{rng.normal():.3f}" for i in range(90)]
     (home / "train.csv").write_text("\n".join(["site,label,größe,μ", *lines]), encoding="utf-8")
-    done = unseen(home, "utf-8", *FIT, "-o", "given.unseen")
-    assert done.returncode == 0, done.stderr
+    with contextlib.chdir(home):
+        code, output = run_command(app, *FIT, "-o", "given.unseen")
+    assert code == 0, output
     return home
 
 

@@ -68,7 +68,7 @@ def test_validation_selects_the_head_of_a_projection(method):
 
 
 def test_auto_is_the_default_classifier():
-    X, y, domain = moved(1)
+    X, y, domain = moved(1, "abcde", 15)
     protocol = replace(COMPARISON_PROTOCOL, preprocess="none", metric="log_loss")
     found = make_problem(Samples(X, y, domain), make_tasks("abcde")[0], 0, protocol)
     (outcome,) = evaluate_methods(["auto"], found)

@@ -24,7 +24,7 @@ from unseen.linalg import (
 from unseen.model_selection._split_evaluation import FeatureStage
 from unseen.utils.samples import Samples
 
-N, CLASSES = 600, 6
+N, CLASSES = 360, 6
 EPS = np.finfo(float).eps
 
 

@@ -25,6 +25,8 @@ PAGES = {
     "1-NN": "one_nn",
     "auto": "unseen_classifier",
     "DomainCenterer": "domain_centerer",
+    "DomainHarmonizer": "harmonizer",
+    "marginal transfer": "marginal_transfer",
     "plain": "plain",
 }
 MATHEMATICS = ["mathematics.rst", "mathematics_ensemble.rst"]

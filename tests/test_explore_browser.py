@@ -211,6 +211,30 @@ def test_other_settings_are_one_press_away(visit):
     assert page.locator("#v-conditional_weight").inner_text() == "100*scale"
 
 
+def test_the_certainty_of_the_components_follows_the_sliders(visit):
+    session = session_of()
+    page = visit("data=small")
+
+    def shown():
+        page.wait_for_selector('#certainty[aria-busy="false"] tbody tr', timeout=10_000)
+        rows = page.locator("#certainty tbody tr")
+        return [float(row.get_attribute("data-stability")) for row in rows.all()]
+
+    first = shown()
+    drawn(page, lambda: move(page, "conditional_weight", 8))
+    expected = session.certify(session.setting(page.evaluate("location.hash")))
+    assert shown() == pytest.approx([part["stability"] for part in expected["components"]])
+    assert shown() != first
+    assert page.locator("#certainty-text").inner_text() == " ".join(expected["sentences"])
+    for name in ("dot", "whisker"):
+        boxes = page.locator(f"#certainty .{name}")
+        assert boxes.count() == len(first)
+        frame = page.locator("#certainty").bounding_box()
+        for box in (boxes.nth(i).bounding_box() for i in range(boxes.count())):
+            assert frame["x"] <= box["x"]
+            assert box["x"] + box["width"] <= frame["x"] + frame["width"]
+
+
 def test_samples_are_told_by_pointer_keys_and_lasso(visit):
     page = visit("data=small")
     assert NASTY in page.locator("#legend").inner_text(), "names are text, whatever they are"
@@ -244,6 +268,9 @@ def test_two_domains_and_two_classes_are_enough(visit):
     page.wait_for_selector("#figures:has-text('there is a single source domain')")
     assert "each domain has a lane" in page.locator("#axes").inner_text()
     page.wait_for_selector("#surface-text:has-text('at least two source domains')")
+    assert "need at least 3 source domains" in page.locator("#certainty-text").inner_text()
+    assert page.locator("#certainty .dot").count() == 1
+    assert page.locator("#certainty .whisker").count() == 0
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from unseen.kernels import center_kernel
 DIGITS = 50
 
 
-MANY, FEW = [[3, 2, 4], [2, 4, 1], [3, 3, 0]], [[2, 1, 3], [1, 3, 1], [3, 2, 0]]  # samples of each cell
+MANY, FEW = [[3, 2, 3], [2, 3, 1], [2, 3, 0]], [[2, 1, 2], [1, 2, 1], [2, 2, 0]]  # samples of each cell
 # Digits cost time, so only the hardest case has many samples; double precision fails in the others too.
 CASES = [(1e8, 1e-6, FEW), (1.0, 1e-12, FEW), (1e8, 1e-12, MANY)]
 

@@ -50,6 +50,7 @@ def file(tmp_path, model):
     return saved(tmp_path, model)
 
 
+@pytest.mark.usefixtures("few_trees")
 @pytest.mark.parametrize("method", method_names(needs_feature_map=False))
 def test_every_method_of_fit_comes_back_bit_for_bit(method, tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, method, replace(METHODS[method], grid={}, component_multiples=()))

@@ -24,10 +24,10 @@ from unseen.exceptions import SingleDomainWarning
 from unseen.model_selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 
 GRIDS = {
-    "CIDG": (CIDG(), {"conditional_weight": [0, 10.0, "1e3*scale"], "prior_weight": [0, "scale"]}),
+    "CIDG": (CIDG(), {"conditional_weight": [0, "1e3*scale"], "prior_weight": [0, "scale"]}),
     "CIDG with norm": (CIDG(norm_weight=1), {"conditional_weight": [0, 1e3], "scaling": ["paper", "unit_norm"]}),
     "KFDA": (KFDA(), {"n_components": [None, 1]}),
-    "SCA": (SCA(), {"between_weight": [0.3, 0.9], "domain_weight": [1.0, "scale"], "n_components": [2, 3]}),
+    "SCA": (SCA(), {"between_weight": [0.3, 0.9], "domain_weight": ["scale"], "n_components": [2, 3]}),
     "DICA": (DICA(), {"output_ridge": [1e-3, 1.0]}),
     "DICA as published": (DICA(as_published=True), {"output_ridge": [1e-3, 1.0]}),
     "MDA": (MDA(), {"conditional_weight": [0.0, 1e2], "within_weight": [1.0, 10.0]}),

@@ -15,7 +15,7 @@ from unseen.study._method_evaluation import evaluate_methods
 from unseen.study._run import make_problem
 from unseen.utils.samples import Samples
 
-N = 180  # samples of each domain
+N = 120  # samples of each domain
 
 
 def world(n=N, seed=0):
@@ -101,7 +101,7 @@ def test_a_thinned_problem_keeps_its_splits_apart():
 
 
 def test_small_domains_survive_thinning():
-    few = np.flatnonzero((D != "b") | (np.arange(len(D)) % 10 == 0))
+    few = np.flatnonzero((D != "b") | (np.arange(len(D)) % 7 == 0))
     thin = make_problem(Samples(X[few], Y[few], D[few]), TASK, 0, Protocol(preprocess="none")).subsample(50)
     y, domain = (labels[few][thin.train] for labels in (Y, D))
     assert (domain == "b").sum() >= 10

@@ -38,6 +38,8 @@ from unseen.model_selection._candidate import median_width
 from unseen.model_selection._registry import MAPPED_RIDGE
 from unseen.utils.samples import Samples
 
+pytestmark = pytest.mark.usefixtures("few_trees_in_module")
+
 PLAIN = ["logistic", "linear SVM", "RBF SVM"]
 TREES = ["extra trees", "random forest", "gradient boosting"]
 NAMES = np.array(["Athens", "Bern", "Cork"])
@@ -76,7 +78,7 @@ def noisy(n_domains=3, n_per_cell=7):
 
 
 @pytest.fixture(scope="module")
-def everything():
+def everything(few_trees_in_module):
     """All methods, compared on a small problem."""
     X, y, d = noisy()
     return UnseenClassifier(transductive=True).fit(X, y, sample_domain=NAMES[d])
@@ -232,12 +234,12 @@ def test_heads_are_those_that_there_are(heads):
 )
 def test_above_a_size_it_goes_by_the_plan_and_says_so(method, pool, alike, monkeypatch, capsys):
     """With every sample a landmark a projection is the exact one; an SVM has another loss behind landmarks."""
-    X, y, d = noisy(n_per_cell=30)
+    X, y, d = noisy(n_per_cell=15)
     exact = UnseenClassifier([method], transductive=True, ensemble=pool).fit(X, y, sample_domain=NAMES[d])
     for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TRACE_TOLERANCE": None}.items():
         monkeypatch.setattr(f"unseen.kernels._size_plan.{name}", rows)
     large = UnseenClassifier([method], transductive=True, ensemble=pool, verbose=1).fit(X, y, sample_domain=NAMES[d])
-    assert "270 rows: 270 rows select the hyperparameters" in capsys.readouterr().err
+    assert "135 rows: 135 rows select the hyperparameters" in capsys.readouterr().err
     assert large.best_model_ == exact.best_model_
     assert np.mean(large.predict(X, sample_domain=NAMES[d]) == exact.predict(X, sample_domain=NAMES[d])) > alike
     monkeypatch.setattr("unseen.kernels._size_plan.CHOICE_ROWS", 60)

@@ -300,7 +300,7 @@ def test_samples_of_a_group_count_as_one():
 
 @pytest.mark.parametrize("m", [pytest.param(3, marks=pytest.mark.slow), 5, pytest.param(10, marks=pytest.mark.slow)])
 def test_nineteen_of_twenty_intervals_hold_the_next_domain(m):
-    scores = np.random.default_rng(m).normal(70, 5, size=(4000, m + 1))
+    scores = np.random.default_rng(m).normal(70, 5, size=(2000, m + 1))
     ends = np.array([forecast(known, bounds=(0, 100), min_domains=3)[1:] for known in scores[:, :m]])
     covered = np.mean((ends[:, 0] <= scores[:, m]) & (scores[:, m] <= ends[:, 1]))
     assert 0.93 < covered < 0.97

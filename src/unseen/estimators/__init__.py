@@ -4,7 +4,7 @@ Each method has one module. The package imports `linalg`, `kernels` and `utils`.
 """
 
 from ..utils.optional_imports import is_dask
-from ._certificate import ProjectionCertificate, certify
+from ._certificate import MIN_JACKKNIFE_DOMAINS, ProjectionCertificate, certify, certify_spectrum
 from ._cidg import CIDG
 from ._dask import align_blocks, compute, map_blocks, reduce_blocks, row_blocks, tree_reduce
 from ._dica import DICA

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg, stats
@@ -17,7 +18,7 @@ from ..linalg import (
     Spectrum,
     WhitenedProblem,
     bound_component_errors,
-    count_eigenvalues_above,
+    count_missing_eigenvalues,
     gram_spectrum,
     shrink_cell_means,
     spectral_residuals,
@@ -30,8 +31,6 @@ from ._projection_problem import ProjectionProblem
 from ._statistics import Statistics, feature_spectrum
 
 MIN_JACKKNIFE_DOMAINS = 3
-# Eigenvalues are counted above this share of the smallest fitted one, so that its rounding error does not matter.
-COMPLETENESS_MARGIN = 1 - 1e-6
 
 
 @dataclass(frozen=True)
@@ -58,6 +57,9 @@ class ProjectionCertificate:
     subspace_cosines : ndarray of shape (n_domains,)
         Smallest cosine between the fitted subspace and the one without each domain: 1 if they are equal, 0 if one of
         them has a direction that is orthogonal to the other.
+    component_cosines : ndarray of shape (n_domains, n_components)
+        Cosine between each component and the subspace without each domain. Its square is the share of the variance of
+        the component on the training data that the components without the domain explain.
     """
 
     eigenvalues: Array
@@ -68,6 +70,7 @@ class ProjectionCertificate:
     jackknife_eigenvalues: Array
     intervals: Array
     subspace_cosines: Array
+    component_cosines: Array
 
     @property
     def is_complete(self) -> bool:
@@ -128,32 +131,97 @@ def certify(
     """
     projection.finalize()
     spectrum, counts, weights = _decompose(projection, X, y, sample_domain)
+    problem = _make_symmetric_problem(projection, spectrum, counts)
+    spectrum, coordinates = _to_eigenbasis(spectrum, weights, problem.ridge)
+    spectrum, whitened = problem.whiten(spectrum)
+    components = Components(projection.eigenvalues_, coordinates)
+    return _certify_components(projection, problem, spectrum, whitened, components, projection.domains_)
+
+
+def certify_spectrum(
+    projection: Projection,
+    spectrum: Spectrum,
+    counts: Ints,
+    domains: Any,
+    callback: Callable[[], None] = lambda: None,
+) -> ProjectionCertificate:
+    """Return the certificate of the solution on a decomposition of the training data, without fitting the projection.
+
+    Parameters
+    ----------
+    projection : Projection
+        The parameters.
+    spectrum : Spectrum
+        A complete decomposition of the centered Gram matrix, without its lift.
+    counts : ndarray of shape (n_domains, n_classes)
+        Number of samples of each class in each domain.
+    domains : array-like of shape (n_domains,)
+        Names of the domains.
+    callback : callable
+        Called before each domain of the jackknife; it may raise, to stop the computation.
+
+    Returns
+    -------
+    certificate : ProjectionCertificate
+        As `certify` returns it for the fitted projection.
+    """
+    problem = _make_symmetric_problem(projection, spectrum, counts)
+    if not problem.ridge:
+        spectrum = replace(spectrum.without_null(), lift=None)
+    spectrum, whitened = problem.whiten(spectrum)
+    solution = problem.solve(spectrum, whitened).keep_leading(problem.max_components)
+    components = Components(solution.eigenvalues, solution.coefficients)
+    return _certify_components(projection, problem, spectrum, whitened, components, domains, callback)
+
+
+class Components(NamedTuple):
+    """Eigenvalues, and components of any length in the eigenbasis of the Gram matrix."""
+
+    eigenvalues: Array
+    coordinates: Array
+
+
+def _make_symmetric_problem(projection: Projection, spectrum: Spectrum, counts: Ints) -> ProjectionProblem:
     problem = make_problem(projection, counts, float(np.linalg.norm(spectrum.values)))
     if not problem.scatter_problem.is_symmetric:
         raise ValueError(
             f"certify needs a symmetric eigenproblem; {type(projection).__name__} with as_published=True solves "
             "another one. Use as_published=False."
         )
-    spectrum, coordinates = _to_eigenbasis(spectrum, weights, problem.ridge)
-    spectrum, whitened = problem.whiten(spectrum)
+    return problem
+
+
+def _certify_components(
+    projection: Projection,
+    problem: ProjectionProblem,
+    spectrum: Spectrum,
+    whitened: WhitenedProblem,
+    components: Components,
+    domains: Any,
+    callback: Callable[[], None] = lambda: None,
+) -> ProjectionCertificate:
+    """Return the certificate of components, from the result of `ProjectionProblem.whiten`."""
+    counts = problem.counts
     corrected = problem.correct_cells(spectrum, whitened)
-    eigenvalues = projection.eigenvalues_
+    eigenvalues, coordinates = components
     errors = spectral_residuals(spectrum, corrected, counts, eigenvalues, coordinates)
     component_errors = np.full(len(eigenvalues), np.inf)
     if np.isfinite(errors).all():
         component_errors = bound_component_errors(eigenvalues, errors)
-    threshold = COMPLETENESS_MARGIN * float(eigenvalues.min())
-    n_above = count_eigenvalues_above(threshold, spectrum, whitened, corrected, counts)
-    jackknife, cosines = _jackknife(projection, problem, spectrum, whitened, coordinates)
+    n_missing = count_missing_eigenvalues(eigenvalues, spectrum, whitened, corrected, counts)
+    jackknife, component_cosines, subspace_cosines = _jackknife(
+        projection, problem, spectrum, whitened, coordinates, callback
+    )
     return ProjectionCertificate(
         eigenvalues=eigenvalues,
         eigenvalue_errors=errors,
         component_errors=component_errors,
-        n_missing=n_above - len(eigenvalues),
-        domains=projection.domains_,
+        n_missing=n_missing,
+        domains=domains,
         jackknife_eigenvalues=jackknife,
         intervals=_jackknife_intervals(eigenvalues, jackknife),
-        subspace_cosines=cosines,
+        subspace_cosines=subspace_cosines,
+        component_cosines=component_cosines,
     )
 
 
@@ -188,10 +256,7 @@ def _to_eigenbasis(spectrum: Spectrum, weights: Array, ridge: float) -> tuple[Sp
     """Return the spectrum without its lift, and the components in its eigenbasis."""
     if not ridge:
         spectrum = spectrum.without_null()
-    lift = spectrum.lift
-    assert lift is not None  # Both decompositions return it.
-    coordinates = lift.T @ weights / np.square(lift).sum(axis=0)[:, None]  # The columns of the lift are orthogonal.
-    return replace(spectrum, lift=None), coordinates
+    return replace(spectrum, lift=None), spectrum.to_coordinates(weights)
 
 
 def _jackknife(
@@ -200,16 +265,22 @@ def _jackknife(
     spectrum: Spectrum,
     whitened: WhitenedProblem,
     coordinates: Array,
-) -> tuple[Array, Array]:
-    """Return the eigenvalues without each domain, and the smallest cosines between the subspaces."""
+    callback: Callable[[], None],
+) -> tuple[Array, Array, Array]:
+    """Return the eigenvalues without each domain, and the cosines of components and subspaces."""
     counts = problem.counts
     n_components = coordinates.shape[1]
     eigenvalues = np.full((len(counts), n_components), np.nan)
-    cosines = np.full(len(counts), np.nan)
+    component_cosines = np.full((len(counts), n_components), np.nan)
+    subspace_cosines = np.full(len(counts), np.nan)
     if len(counts) < MIN_JACKKNIFE_DOMAINS:
-        return eigenvalues, cosines
-    full = linalg.orth(spectrum.values[:, None] * coordinates)
+        return eigenvalues, component_cosines, subspace_cosines
+    # Values of the components on the training data, in the eigenbasis.
+    scores = spectrum.values[:, None] * coordinates
+    directions = scores / np.linalg.norm(scores, axis=0)
+    full = linalg.orth(scores)
     for s in range(len(counts)):
+        callback()
         others = np.delete(counts, s, axis=0)
         if not others.any(axis=0).all():
             continue
@@ -222,8 +293,9 @@ def _jackknife(
             continue
         eigenvalues[s] = solution.eigenvalues
         subspace = linalg.orth(spectrum.values[:, None] * solution.coefficients)
-        cosines[s] = linalg.svdvals(full.T @ subspace).min()
-    return eigenvalues, cosines
+        component_cosines[s] = np.linalg.norm(subspace.T @ directions, axis=0)
+        subspace_cosines[s] = linalg.svdvals(full.T @ subspace).min()
+    return eigenvalues, component_cosines, subspace_cosines
 
 
 def _correct_without_domain(

@@ -196,6 +196,31 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
             )
         return self._copy_with_offset(moments.mean)
 
+    def summary(self) -> str:
+        """Describe the fitted components: eigenvalues, bounds on their errors, and whether any was missed.
+
+        Returns
+        -------
+        text : str
+            One line for each component, and a sentence on completeness. :func:`unseen.estimators.certify` adds a
+            jackknife over domains, which needs the labels of the training data.
+        """
+        self.finalize()
+        n_domains, n_classes = self.cell_counts_.shape
+        samples = f"{self.cell_counts_.sum():,} samples, {n_domains} domains"
+        if self._needs_labels():
+            samples += f", {n_classes} classes"
+        lines = [f"{type(self).__name__}: {samples}", "component  eigenvalue  relative error"]
+        for number, (eigenvalue, error) in enumerate(zip(self.eigenvalues_, self.residual_, strict=True), 1):
+            lines.append(f"{number:9d}  {eigenvalue:10.3g}  {error:14.1e}")
+        if self.is_complete_ is None:
+            lines.append("Whether a larger eigenvalue was missed is not known.")
+        elif self.is_complete_:
+            lines.append("No larger eigenvalue was missed.")
+        else:
+            lines.append("A larger eigenvalue was missed.")
+        return "\n".join(lines)
+
     def _copy_with_offset(self, mean: Array) -> Self:
         """Return a copy that subtracts another mean."""
         recentered = copy.copy(self)
@@ -279,8 +304,11 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
         cells = statistics.cells
         spectrum = feature_spectrum(cells, type(self).__name__)
         problem = make_problem(self, cells.counts, float(np.linalg.norm(spectrum.values)))
-        solution = problem.select_components(problem.solve(*problem.whiten(spectrum)))
+        checked = problem.solve_spectrum(spectrum)
+        solution = problem.select_components(checked.solution)
         self.eigenvalues_ = solution.eigenvalues
+        self.residual_ = checked.residual
+        self.is_complete_ = checked.is_complete
         self.coef_ = solution.coefficients
         self.offset_ = cells.mean @ solution.coefficients
         self.recentered_ = False
@@ -292,8 +320,8 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
         K = kernel.evaluate_for_centering(X)
         centered = kernel.center(K, type(self).__name__)
         problem = make_problem(self, membership.counts, centered.size)
-        solution = problem.solve_gram(K, centered, membership)
-        solution = problem.select_components(solution, None if kernel.is_precomputed else X)
+        checked = problem.solve_gram(K, centered, membership)
+        solution = problem.select_components(checked.solution, None if kernel.is_precomputed else X)
         self.gamma_ = kernel.gamma
         # A copy, because the caller may modify X after the fit.
         self.X_fit_ = None if kernel.is_precomputed else X.copy()
@@ -301,6 +329,8 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
         self.dual_coef_ = solution.coefficients - solution.coefficients.mean(axis=0)
         self.offset_ = centered.means @ self.dual_coef_
         self.eigenvalues_ = solution.eigenvalues
+        self.residual_ = checked.residual
+        self.is_complete_ = checked.is_complete
         self.recentered_ = False
 
     def _project(self, X: Any, weights: Array | None = None) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ..linalg import (
     Spectrum,
     WhitenedProblem,
     bound_component_errors,
+    count_missing_eigenvalues,
     gram_spectrum,
     is_cholesky_accurate,
     krylov_spectra,
@@ -29,6 +30,7 @@ from ..linalg import (
     shrink_cell_means,
     solve,
     solve_with_total,
+    spectral_residuals,
     spectrum_cell_gram,
     subtract_cell_noise,
     whiten_by_cholesky,
@@ -53,6 +55,24 @@ def solve_reduced(
     if problem.total_weight:
         return solve_with_total(spectrum, whitened, problem, counts, n_components or len(spectrum.values))
     return solve(whitened, problem, counts)
+
+
+class CheckedSolution(NamedTuple):
+    """All components, and the accuracy of those that are kept.
+
+    Attributes
+    ----------
+    solution : Solution
+        All components.
+    residual : ndarray of shape (n_kept,)
+        Bounds on the relative errors of the eigenvalues that are kept; NaN for an eigenproblem that is not symmetric.
+    is_complete : bool or None
+        Whether no larger eigenvalue was missed; None if this is not known.
+    """
+
+    solution: Solution
+    residual: Array
+    is_complete: bool | None
 
 
 @dataclass(frozen=True)
@@ -150,7 +170,22 @@ class ProjectionProblem:
             return problem
         return subtract_cell_noise(problem, whitened, self.counts)
 
-    def solve_gram(self, K: Array, centered: CenteredKernel, membership: Membership) -> Solution:
+    def solve_spectrum(self, spectrum: Spectrum) -> CheckedSolution:
+        """Return all components, from a complete spectrum."""
+        varying, whitened = self.whiten(spectrum)
+        with self._explain_singularity():
+            problem = self.correct_cells(varying, whitened)
+            solution = self.solver(varying, whitened, problem, self.counts, self.max_components)
+        kept = solution.keep_leading(self.max_components)
+        if not problem.is_symmetric:
+            return CheckedSolution(solution, np.full(len(kept.eigenvalues), np.nan), None)
+        coordinates = varying.to_coordinates(kept.coefficients)
+        with np.errstate(over="ignore", invalid="ignore"):  # Weights of 1e300 overflow; there is no bound then.
+            errors = spectral_residuals(varying, problem, self.counts, kept.eigenvalues, coordinates)
+        is_complete = self._is_complete(kept, varying, whitened, problem)
+        return CheckedSolution(solution, np.where(np.isnan(errors), np.inf, errors), is_complete)
+
+    def solve_gram(self, K: Array, centered: CenteredKernel, membership: Membership) -> CheckedSolution:
         """Return all components, from a centered kernel matrix, which is overwritten."""
         if self.scatter_problem.cell_correction == "shrink":
             indicators = membership.indicators
@@ -158,7 +193,7 @@ class ProjectionProblem:
             return shrunk._solve_centered_gram(K, centered, membership)
         return self._solve_centered_gram(K, centered, membership)
 
-    def _solve_centered_gram(self, K: Array, centered: CenteredKernel, membership: Membership) -> Solution:
+    def _solve_centered_gram(self, K: Array, centered: CenteredKernel, membership: Membership) -> CheckedSolution:
         problem = self.scatter_problem
         solution = None
         if len(K) > MAX_EIGH_ROWS and problem.is_symmetric and self.ridge:
@@ -174,8 +209,7 @@ class ProjectionProblem:
                 error = EPS * denominator_norm / self.ridge
                 solution = self._solve_by_cholesky(K, membership, centered.precision, error)
         if solution is None:
-            spectrum = gram_spectrum(K, membership, precision=centered.precision)
-            solution = self._solve_whitened(*self.whiten(spectrum))
+            solution = self.solve_spectrum(gram_spectrum(K, membership, precision=centered.precision))
         return solution
 
     def select_components(self, solution: Solution, X: Any = None) -> Solution:
@@ -191,16 +225,22 @@ class ProjectionProblem:
         leading = solution.keep_leading(self.max_components)
         return leading.scale(self.scaling).orient(self.counts, X)
 
-    def _solve_by_cholesky(self, K: Array, membership: Membership, precision: float, error: float) -> Solution | None:
+    def _solve_by_cholesky(
+        self, K: Array, membership: Membership, precision: float, error: float
+    ) -> CheckedSolution | None:
         """Solve by a Cholesky factorization; None if eigenvalues of this relative `error` are not accurate enough."""
         whitened = whiten_by_cholesky(K, membership, self.scatter_problem, precision)
         if whitened is None:
             return None
-        solution = solve(whitened, self._subtract_noise(whitened), self.counts)
-        errors = np.full(len(solution.eigenvalues), error)
-        return solution if self._are_accurate(solution, errors) else None
+        problem = self._subtract_noise(whitened)
+        solution = solve(whitened, problem, self.counts)
+        if not self._are_accurate(solution, np.full(len(solution.eigenvalues), error)):
+            return None
+        kept = solution.keep_leading(self.max_components)
+        is_complete = self._is_complete(kept, None, whitened, problem)
+        return CheckedSolution(solution, residuals(K, membership, problem, kept), is_complete)
 
-    def _solve_in_krylov_spaces(self, K: Array, membership: Membership, precision: float) -> Solution | None:
+    def _solve_in_krylov_spaces(self, K: Array, membership: Membership, precision: float) -> CheckedSolution | None:
         """Solve in the smallest Krylov space that is accurate enough; None if no small space is."""
         n_components = self.max_components
         problem = self.scatter_problem
@@ -218,10 +258,22 @@ class ProjectionProblem:
                 solution = self._solve_whitened(varying, whitened)
             errors = residuals(K, membership, problem, solution)
             if errors[:n_components].max(initial=0.0) < EIGENVALUE_ACCURACY and self._are_accurate(solution, errors):
-                return solution
+                # A count in a subspace proves nothing, but contrasts of class means have at most C - 1 eigenvalues.
+                has_all = problem.is_low_rank and len(solution.eigenvalues) == self.counts.shape[1] - 1
+                return CheckedSolution(solution, errors[:n_components], True if has_all else None)
             if not self._are_accurate(solution, np.full(len(errors), EPS)):
                 return None  # Even the smallest possible residuals would not be enough.
         return None
+
+    def _is_complete(
+        self, kept: Solution, varying: Spectrum | None, whitened: WhitenedProblem, problem: ScatterProblem
+    ) -> bool | None:
+        """Whether no eigenvalue larger than the smallest one kept was missed; None if numbers overflow."""
+        with np.errstate(over="raise", invalid="raise"):
+            try:
+                return count_missing_eigenvalues(kept.eigenvalues, varying, whitened, problem, self.counts) == 0
+            except FloatingPointError:
+                return None
 
     def _are_accurate(self, solution: Solution, errors: Array) -> bool:
         """Whether components are accurate enough if eigenvalues have these relative errors."""

@@ -19,7 +19,7 @@ from ._feature_space import FeatureSpace, check_same_map, fit_feature_map, is_fi
 from ._statistics import Statistics, sum_statistics
 
 # Attributes that `finalize` sets, and that a further chunk makes obsolete.
-SOLUTION_ATTRIBUTES = ("eigenvalues_", "coef_", "offset_", "recentered_")
+SOLUTION_ATTRIBUTES = ("eigenvalues_", "residual_", "is_complete_", "coef_", "offset_", "recentered_")
 
 
 def _has_feature_map(projection: StreamingMixin) -> bool:

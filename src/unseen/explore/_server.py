@@ -96,6 +96,12 @@ class Explorer:
         check_current = self.queue.register(_get_tab(request), "validate")
         return await self.queue.run_parts(session.validate(setting), check_current)
 
+    async def certify(self, request: Values) -> Values:
+        """Return the certainty of the components of a setting."""
+        session, setting = await self._get_setting(request)
+        check_current = self.queue.register(_get_tab(request), "certify")
+        return await self.queue.run(lambda: session.certify(setting, check_current), check_current)
+
     async def surface(self, request: Values) -> Values:
         """Return the validation scores of other settings."""
         session, setting = await self._get_setting(request)
@@ -214,7 +220,19 @@ def make_application(explorer: Explorer, token: str, port: int) -> SecurityMiddl
         if "." in file.name:
             path = "/" if file.name == "index.html" else f"/{file.name}"
             routes.append(Route(path, make_file_endpoint(file)))
-    for name in ("start", "data", "model", "solve", "validate", "surface", "code", "save", "ensemble", "skew"):
+    for name in (
+        "start",
+        "data",
+        "model",
+        "solve",
+        "validate",
+        "certify",
+        "surface",
+        "code",
+        "save",
+        "ensemble",
+        "skew",
+    ):
         routes.append(Route(f"/api/{name}", make_endpoint(name), methods=["POST"]))
     app = Starlette(routes=routes)
     app.router.redirect_slashes = False  # an unknown path is an error, not a redirect

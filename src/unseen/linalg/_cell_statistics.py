@@ -135,6 +135,13 @@ class Spectrum:
         """Return the coefficients for coordinates in the eigenbasis."""
         return coordinates if self.lift is None else product(self.lift, coordinates)
 
+    def to_coordinates(self, coefficients: Array) -> Array:
+        """Return the coordinates in the eigenbasis for coefficients in its span: the inverse of `to_coefficients`."""
+        if self.lift is None:
+            return coefficients
+        # The columns of the lift are orthogonal.
+        return product(self.lift.T, coefficients) / np.einsum("ij,ij->j", self.lift, self.lift)[:, None]
+
 
 def default_precision(n_samples: int) -> float:
     """Return a bound on rounding errors with an n x n matrix, relative to its norm: n times the unit roundoff."""

@@ -33,6 +33,8 @@ MIN_DENOMINATOR_EIGENVALUE = 1e-8
 # Relative difference up to which eigenvalues count as equal in the check that Lanczos iterations have missed none. Any
 # of the eigenvalues that are equal to the smallest requested one is correct.
 EIGENVALUE_TOLERANCE = 1e-9
+# Eigenvalues are counted above this share of the smallest one found, so that its rounding error does not matter.
+COMPLETENESS_MARGIN = 1 - 1e-6
 CellCorrection = Literal["none", "unbiased", "shrink"]
 MIN_LANCZOS_SIZE = 200  # number of eigenvalues of the Gram matrix from which Lanczos iterations can be faster
 
@@ -421,25 +423,30 @@ def _low_rank_update(variances: Array, Q: Array, correction: Array, numerator: A
     return both, np.block([[inner, correction], [correction, np.zeros_like(inner)]])
 
 
-def count_eigenvalues_above(
-    threshold: float, spectrum: Spectrum, whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints
+def count_missing_eigenvalues(
+    eigenvalues: Array, spectrum: Spectrum | None, whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints
 ) -> int:
-    """Count the eigenvalues of a symmetric eigenproblem above a positive threshold, without computing them.
+    """Count the eigenvalues of a symmetric eigenproblem that are missing among the largest ones.
 
-    By Sylvester's law of inertia the count is the number of negative eigenvalues of ``threshold A - N``, which is
-    reliable where iterations could miss an eigenvalue.
+    By Sylvester's law of inertia the number of eigenvalues above a threshold is the number of negative eigenvalues of
+    ``threshold A - N``, which is reliable where iterations could miss an eigenvalue. Only a problem with the total
+    scatter in its numerator needs the spectrum.
     """
+    threshold = COMPLETENESS_MARGIN * float(eigenvalues.min())
     factor = _factor_denominator(whitened, problem, counts)
     contrast = _indicator_contrast(problem.numerator, counts)
     if not problem.total_weight:
         numerator = whitened.cells @ contrast
-        return int(np.count_nonzero(linalg.eigvalsh(threshold * gram(factor) - numerator @ numerator.T) < 0))
+        n_above = np.count_nonzero(linalg.eigvalsh(threshold * gram(factor) - numerator @ numerator.T) < 0)
+        return int(n_above) - len(eigenvalues)
+    assert spectrum is not None
     root = np.sqrt(_fixed_diagonal(spectrum.values, problem))
     variances = problem.total_weight * (spectrum.values / root) ** 2
     inverse_root = _inverse_square_root(factor)
     correction = inverse_root - np.eye(len(inverse_root))
     numerator = inverse_root @ whitened.cells @ contrast
-    return _count_above(threshold, variances, *_low_rank_update(variances, whitened.basis, correction, numerator))
+    update = _low_rank_update(variances, whitened.basis, correction, numerator)
+    return _count_above(threshold, variances, *update) - len(eigenvalues)
 
 
 def spectral_residuals(

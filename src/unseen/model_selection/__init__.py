@@ -64,12 +64,13 @@ from ._split_evaluation import (
     EXPECTED_ERRORS,
     Prediction,
     collect_responses,
+    decision_scores,
     encode_predictions,
     group_by,
     single_thread,
 )
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, check_groups_not_split
-from ._table_preparation import TablePreparation, join_views, prepare_samples, tree_samples
+from ._table_preparation import TablePreparation, join_views, prepare_samples, tree_features, tree_samples
 from ._trial_splits import TrialSplits
 from ._unseen_classifier import UnseenClassifier
 from ._validation import (

@@ -26,6 +26,9 @@ UNSEEN_CLASS_SCORE = -1e9
 UNSEEN_CLASS_MARGIN = -1e12
 # Probabilities are clipped here before their logarithm is taken.
 MIN_PROBABILITY = 1e-12
+# Share of the labels of a temperature fit that counts as uniform. Without it, the fit to domains without errors has no
+# optimum, and predictions for a new domain, which may differ from all of them, would be certain.
+LABEL_SMOOTHING = 0.01
 # Inverse temperatures are searched between 0.001 and 1000.
 LOG_INVERSE_TEMPERATURE_RANGE = (math.log(1e-3), math.log(1e3))
 # Tolerance of the logarithm of an inverse temperature. Newton steps square the error, so this is at rounding level.
@@ -83,12 +86,13 @@ def adjust_priors(P: Array, ratio: Array) -> Array:
 
 
 def fit_temperatures(scores: Arrays, codes: Codes, kept: Mask, weights: RowWeights = None) -> Array:
-    """Inverse temperatures of one candidate that minimize the log loss, one for each row of `kept`.
+    """Inverse temperatures of one candidate that minimize the smoothed log loss, one for each row of `kept`.
 
-    Row f of `kept` (F, m) selects the domains of fit f; domains that are not kept have no influence, not even on
-    rounding. The loss is convex in the inverse temperature, and a bracketed Newton method searches its logarithm. Rows
-    of a class that was absent from training have an infinite loss at any temperature and are left out. The result is 1
-    where no row is left.
+    The loss of a row is that of its class, but for a share `LABEL_SMOOTHING`, which is the mean over all classes. Row f
+    of `kept` (F, m) selects the domains of fit f; domains that are not kept have no influence, not even on rounding.
+    The loss is convex in the inverse temperature, and a bracketed Newton method searches its logarithm. Rows of a class
+    that was absent from training have an infinite loss at any temperature and are left out. The result is 1 where no
+    row is left.
     """
     S = np.concatenate([class_scores(part) for part in scores])
     truth = np.arange(len(S)), np.concatenate(codes)
@@ -98,9 +102,9 @@ def fit_temperatures(scores: Arrays, codes: Codes, kept: Mask, weights: RowWeigh
     share = np.divide(share, totals[domain], out=np.zeros(len(S)), where=totals[domain] > 0)
     # Margins to the largest score of a row are never positive, whatever the true class.
     D = np.where(np.isfinite(S), S - S.max(axis=1, keepdims=True), UNSEEN_CLASS_MARGIN)
-    D_truth = np.where(share > 0, D[truth], 0.0)
     is_known = D > UNSEEN_CLASS_MARGIN
     spread = np.where(is_known, -D, 0.0).sum(axis=1) / np.maximum(np.sum(is_known, axis=1), 1)
+    D_truth = np.where(share > 0, (1 - LABEL_SMOOTHING) * D[truth] - LABEL_SMOOTHING * spread, 0.0)
     fits_per_block = max(1, MAX_BLOCK_ENTRIES // D.size)
     blocks = [kept[first : first + fits_per_block] for first in range(0, len(kept), fits_per_block)]
     return np.concatenate([_minimize_log_loss(D, D_truth, block[:, domain] * share, spread) for block in blocks])

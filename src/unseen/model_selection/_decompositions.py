@@ -134,7 +134,7 @@ class Decomposition:
         self.combine = combine
         self.size = float(np.linalg.norm(spectrum.values))
         self._test_domain = samples.domain[test]
-        self._source_domains = EncodedLabels.from_domains(samples.domain[train], len(train)).names.tolist()
+        self.source_domains = EncodedLabels.from_domains(samples.domain[train], len(train)).names.tolist()
         self._reductions: dict[tuple[float, float, float], tuple[Spectrum, WhitenedProblem, Combine]] = {}
 
     def solve(self, projection: Projection) -> SolvedProjection:
@@ -176,7 +176,7 @@ class Decomposition:
         projected = solved.combine(problem.select_components(solved.solution).coefficients)
         if projection.centering == "source":
             return projected.train, projected.test - projected.offset
-        stored = dict.fromkeys(self._source_domains, projected.offset)
+        stored = dict.fromkeys(self.source_domains, projected.offset)
         centering = DomainCenters(stored, 'centering="target"', "Leave it out, or merge it with another.")
         batches = zip(parts(projected.test), parts(self._test_domain), strict=True)
         return projected.train, [

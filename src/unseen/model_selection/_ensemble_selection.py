@@ -244,11 +244,15 @@ class CrossFittedEnsemble:
         For each fold, probabilities of the parts that it keeps, each with weights fitted without that part and without
         the parts that the fold leaves out: the steps after the weights are fitted on these. Empty where nothing is left
         to fit such weights.
+    deployed : dict
+        The same for the deployed ensemble, which leaves out nothing: probabilities of each part with the temperatures
+        of all parts and weights fitted without that part.
     """
 
     weights: Array
     batches: list[list[Array]]
     inner: list[dict[int, Array]]
+    deployed: dict[int, Array]
 
 
 @dataclass(frozen=True)
@@ -527,7 +531,7 @@ class OutOfDomainPredictions:
         folds = self.folds
         shape = len(folds.kept), len(self.candidates)
         n_parts = len(self.codes)
-        fits = {name: CrossFittedEnsemble(np.empty(shape), [[] for _ in range(n_parts)], []) for name in masks}
+        fits = {name: CrossFittedEnsemble(np.empty(shape), [[] for _ in range(n_parts)], [], {}) for name in masks}
         for fold, kept in enumerate(folds.kept):
             parts = np.flatnonzero(kept).tolist()
             betas = self.fold_inverse_temperatures[fold]
@@ -555,6 +559,11 @@ class OutOfDomainPredictions:
                     if pairs[pair].any():
                         inner[k] = average_members(weights[1 + pair], member_P)
                 fits[name].inner.append(inner)
+        for k, fold in enumerate(folds.predicted_by.tolist()):
+            if folds.kept[fold].any():
+                P_deployed = self._member_probabilities(k, self.inverse_temperatures)
+                for fit in fits.values():
+                    fit.deployed[k] = average_members(fit.weights[fold], P_deployed)
         return fits
 
     def _neighbor_graphs(self, features: Sequence[Any]) -> list[list[Any]]:
@@ -570,10 +579,9 @@ class OutOfDomainPredictions:
         """An ensemble with its last temperature, smoothed if there are graphs of neighbors."""
         folds = self.folds
         fold_steps = [self._fit_last_steps(inner, graphs) for inner in cross_fit.inner]
-        natural = {
-            k: batches[0] for k, batches in enumerate(cross_fit.batches) if folds.kept[folds.predicted_by[k]].any()
-        }
-        smoothing, inverse_temperature = self._fit_last_steps(natural, graphs)
+        # The temperatures of a fold may be extreme, for example if it keeps domains without any error. The last step is
+        # therefore fitted to predictions with the temperatures to which it is applied.
+        smoothing, inverse_temperature = self._fit_last_steps(cross_fit.deployed, graphs)
         finished = []
         for k, batches in enumerate(cross_fit.batches):
             strength, beta = fold_steps[folds.predicted_by[k]]

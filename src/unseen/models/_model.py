@@ -30,6 +30,8 @@ from ._importance import Importance, find_drivers, find_references, group_rows, 
 from ._model_card import forecast_from_dict
 from ._new_data import NewTable, as_array
 from ._new_data_notes import drop_repeated_findings, new_data_facts, new_data_notes, novelty_entries
+from ._row_preparation import RowPreparation
+from ._row_scores import MAX_ROWS, RowScores
 from ._single_row import encode_row
 from ._table_model import TableModel
 
@@ -162,6 +164,14 @@ class Model:
             text = f"{self.name}: its card does not describe the columns that the model needs. {reason}"
             raise ModelFileError(text.strip()) from error
 
+    @cached_property
+    def _row_preparation(self) -> RowPreparation | None:
+        return RowPreparation.from_preparation(self.table_model.preprocessor)
+
+    @cached_property
+    def _row_scores(self) -> RowScores | None:
+        return RowScores.from_ensemble(self.table_model.ensemble)
+
     @property
     def expected_performance(self) -> Forecast:
         """The score to expect on a new domain: `mean`, and a prediction interval from `lower` to `upper`.
@@ -210,8 +220,7 @@ class Model:
         labels : ndarray of shape (n_samples,)
             The predicted classes.
         """
-        prepared, domain = self._prepare(data, sample_domain)
-        return self.table_model.predict_prepared(prepared, domain)
+        return self.classes_[self.table_model.decide(self._decision_proba(data, sample_domain))]
 
     def predict_proba(self, data: Any, *, sample_domain: Any = None, prior: Mapping[Any, float] | None = None) -> Array:
         """Predict class probabilities, calibrated on held-out domains, for the class frequencies of the training data.
@@ -230,8 +239,7 @@ class Model:
         """
         if prior is not None:
             return self.with_prior(prior).predict_proba(data, sample_domain=sample_domain)
-        prepared, domain = self._prepare(data, sample_domain)
-        return self.table_model.ensemble.predict_proba(prepared, sample_domain=domain)
+        return self.table_model.ensemble.with_natural_priors(self._decision_proba(data, sample_domain))
 
     def predict_set(self, data: Any, coverage: float | None = None, *, sample_domain: Any = None) -> list[Labels]:
         """Predict sets of classes that contain the true class of a given share of rows of new domains.
@@ -253,9 +261,7 @@ class Model:
         """
         ensemble = self.table_model.ensemble
         coverage = ensemble.resolve_coverage(coverage)  # raises an error before the data are read
-        prepared, domain = self._prepare(data, sample_domain)
-        probabilities = ensemble.decision_proba(prepared, sample_domain=domain)
-        sets = ensemble.named_sets(probabilities, coverage)
+        sets = ensemble.named_sets(self._decision_proba(data, sample_domain), coverage)
         are_full = all(len(classes) == len(self.classes_) for classes in sets)
         ensemble.warn_full_sets(are_full, coverage)
         return sets
@@ -472,16 +478,21 @@ class Model:
             return model.novelty.score_moments(moments[None])
         return {str(name): model.novelty.score_moments(moments[name]) for name in moments}
 
-    def _prepare(self, data: Any, sample_domain: Any) -> tuple[Array, Any]:
-        """Return preprocessed samples and their domains; warn about differences from the training data."""
-        return self._encode_and_prepare(data, sample_domain)[1:]
+    def _decision_proba(self, data: Any, sample_domain: Any) -> Array:
+        """Return the probabilities that decide the class; warn about differences from the training data."""
+        _, prepared, domain = self._encode_and_prepare(data, sample_domain)
+        if domain is None and len(prepared) <= MAX_ROWS and self._row_scores is not None:
+            return self._row_scores.decision_proba(prepared)
+        return self.table_model.ensemble.decision_proba(prepared, sample_domain=domain)
 
     def _encode_and_prepare(self, data: Any, sample_domain: Any) -> tuple[Array, Array, Any]:
         """Return encoded and preprocessed samples and their domains; warn about differences from the training data."""
         model = self.table_model
         is_array = not is_path(data) and not has_columns(data)
         X, domain, facts = self._encode(data, sample_domain)
-        prepared = model.prepare(X)
+        prepared = None if self._row_preparation is None else self._row_preparation.transform(X)
+        if prepared is None:
+            prepared = model.prepare(X)
         moments = domain_moments(model, prepared, _as_text(domain))
         facts["novelty"] = novelty_entries(model.novelty, moments)
         if not is_array:

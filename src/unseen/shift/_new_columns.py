@@ -207,8 +207,10 @@ def compare_columns(
     training: Mapping[str, Mapping[str, Any]] = summary["columns"]
     level = alpha / max(len(training), 1)
     n_rows = max((len(column.values) for column in read.values()), default=0)
-    logs = [_read_logs(entry) for entry in training.values() if entry["kind"] == "numeric" and not entry["coded"]]
-    prior = estimate_spread_prior(logs)
+    prior = SpreadPrior()
+    if n_rows >= MIN_ROWS:  # of fewer rows only missing values are compared
+        logs = [_read_logs(entry) for entry in training.values() if entry["kind"] == "numeric" and not entry["coded"]]
+        prior = estimate_spread_prior(logs)
     findings: list[Finding] = []
     measured = []
     for column_name, entry in training.items():
@@ -250,10 +252,10 @@ def _new_missingness(
     column: str, entry: Mapping[str, Any], values: Any, n_rows: int, name: str, level: float
 ) -> list[Finding]:
     """More missing values than a further domain like those of training would have, by a share that matters."""
-    if n_rows == 0:
-        return []
     is_text = entry["kind"] == "categorical"
     missing = sum(value is None for value in values) if is_text else int(np.isnan(values).sum())
+    if missing == 0:
+        return []
     rows = np.array(entry["rows"])
     counts = np.array(entry["missing"])
     highest = float((counts / rows).max())

@@ -1,0 +1,283 @@
+"""Importance, learning curves, repairs and validations where a domain, an interval or a comparison is missing."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+
+import unseen
+from unseen import site_learning_curve
+from unseen.exceptions import DataWarning
+from unseen.model_selection import get_metric
+from unseen.models._importance import find_references, make_importance, permute_columns
+from unseen.models._stable_columns import select_stable_columns
+from unseen.report._column_figures import COLUMNS_SHOWN, LONGEST_NAME, draw_column_shift
+from unseen.shift import try_repairs
+from unseen.study._site_curve import EXPONENTS, PowerLaw, make_curve
+from unseen.tables import Column, Schema, TableOptions, load_table, table_from_arrays
+from unseen.utils.samples import Samples
+from unseen.validation import validate_predictions
+
+SCHEMA = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m")), Column("new", "categorical", ())))
+
+# Importance
+
+
+def test_one_domain_has_an_importance_without_an_interval():
+    losses = np.array([[0.02], [0.05], [0.0]])
+    found = make_importance("accuracy", ["oslo"], SCHEMA, np.array([0.8]), losses, is_held_out=False)
+    assert [entry.column for entry in found.columns] == ["sex", "age", "new"]
+    assert all(math.isnan(entry.lower) for entry in found.columns)
+    assert found.summary()["columns"][0]["lower"] is None
+    lines = str(found).splitlines()
+    assert lines[0] == "Loss of accuracy in percentage points if a column is permuted, mean over 1 domains:"
+    assert lines[1:] == ["sex  +5.0", "age  +2.0", "new  +0.0"]
+    assert repr(found) == "<Importance: accuracy, 1 domains; most important: sex, age, new>"
+
+
+def test_domains_without_a_score_are_left_out_of_the_mean():
+    losses = np.array([[0.1, np.nan, 0.3], [0.0, np.nan, 0.0], [0.0, np.nan, 0.0]])
+    found = make_importance("log_loss", list("abc"), SCHEMA, np.array([0.5, np.nan, 0.4]), losses, is_held_out=True)
+    assert found["age"].mean == pytest.approx(0.2)
+    assert "age  +0.200 (" in str(found)
+    assert found.summary()["scores"]["b"] is None
+    assert json.loads(json.dumps(found.summary(), allow_nan=False)) == found.summary()
+    with pytest.raises(ValueError, match=r"log loss is not defined on any domain\. Use another metric"):
+        make_importance("log_loss", list("abc"), SCHEMA, np.full(3, np.nan), losses, is_held_out=True)
+
+
+def test_a_domain_of_one_class_has_no_auc_to_lose():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    y = (X[:, 0] > 0).astype(int)
+    y[:30] = 1
+    samples = Samples(X, y, np.repeat(["a", "b"], 30))
+    schema = Schema((Column("x", "numeric"),))
+
+    def predict(rows, domain):
+        return np.column_stack([1 / (1 + np.exp(rows[:, 0])), 1 / (1 + np.exp(-rows[:, 0]))])
+
+    scores, losses = permute_columns(predict, samples, schema, "roc_auc", 5, 0)
+    assert np.isnan([scores[0], losses[0, 0]]).all()
+    assert scores[1] == 1
+    assert losses[0, 1] > 0.1
+
+
+def test_references_are_medians_and_most_frequent_categories_where_there_are_any():
+    summary = {
+        "columns": {
+            "age": {"quantiles": [[20, 40, 60], [], [30, 50, 90]]},
+            "sex": {"levels": {"f": [3, 1], "m": [2, 9]}},
+            "new": {"levels": {}},
+        }
+    }
+    np.testing.assert_array_equal(find_references(summary, SCHEMA), [45, 1, np.nan])
+    summary["columns"]["age"]["quantiles"] = [[], []]
+    assert np.isnan(find_references(summary, SCHEMA)[0])
+    assert find_references(None, SCHEMA) is None
+
+
+# Learning curves
+
+
+def test_two_sizes_do_not_determine_an_exponent():
+    law = PowerLaw(np.array([1.0, 2.0]), np.array([[0.6, 0.7], [0.5, 0.65]]))
+    best, plausible = law.plausible_exponents()
+    assert best in plausible
+    assert plausible == EXPONENTS.tolist()
+    gain = law.gain(2, 4)
+    for exponent in (EXPONENTS[0], EXPONENTS[-1]):
+        mean = (law.slopes(exponent) * (2**-exponent - 4**-exponent)).mean()
+        assert gain.lower < mean < gain.upper
+
+
+def test_one_domain_has_a_gain_without_an_interval_and_none_has_no_gain():
+    sizes = np.array([1.0, 2.0, 4.0])
+    gain = PowerLaw(sizes, np.array([[0.5, 0.6, 0.65], [0.5, np.nan, np.nan]])).gain(4, 8)
+    assert gain.gain > 0
+    assert math.isnan(gain.lower)
+    assert math.isnan(gain.upper)
+    assert math.isnan(PowerLaw(sizes, np.full((2, 3), np.nan)).gain(4, 8).gain)
+
+
+def make_small_curve(by_set=None):
+    """Four domains: one, two and three of them train, and the rows of three are halved."""
+    sizes = np.concatenate([np.repeat([1.0, 2, 3], 4), np.full(4, 0.5)])
+    scores = np.full((16, 4), np.nan)
+    for i, size in enumerate(sizes):
+        scores[i, i % 4] = 0.8 - 0.2 / max(size, 1) + 0.01 * (i % 4)
+    return make_curve(
+        tuple("abcd"), get_metric("accuracy"), ("logistic",), sizes, scores if by_set is None else by_set, 12
+    )
+
+
+def test_a_curve_is_extrapolated_forward_only():
+    curve = make_small_curve()
+    with pytest.raises(ValueError, match="n_domains must be at least 3; got 2"):
+        curve.predict(2)
+    assert curve.predict(3).mean == pytest.approx(curve.points[-1].mean)
+    assert repr(curve) == "<SiteLearningCurve: 4 domains, accuracy>"
+
+
+def test_the_frame_of_a_curve_has_the_points_and_the_extrapolation():
+    pytest.importorskip("pandas")
+    curve = make_small_curve()
+    frame = curve.to_frame()
+    assert frame["n_domains"][~frame["extrapolated"]].tolist() == [1, 2, 3]
+    assert frame["mean"][frame["extrapolated"]].tolist() == [point["mean"] for point in curve.summary()["extrapolated"]]
+
+
+def test_a_size_at_which_one_domain_has_a_score_is_not_a_point():
+    whole = make_small_curve()
+    scores = np.full((16, 4), np.nan)
+    for i in range(16):
+        scores[i, i % 4] = 0.7
+    scores[1:4] = np.nan  # a single score for one training domain
+    assert [point.n_domains for point in make_small_curve(scores).points] == [2, 3]
+    assert [point.n_domains for point in whole.points] == [1, 2, 3]
+    scores[8:12] = np.nan
+    with pytest.raises(ValueError, match=r"accuracy is not defined on enough domains .* Use another metric"):
+        make_small_curve(scores)
+
+
+def test_a_metric_that_is_undefined_on_all_domains_gives_no_curve():
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    site = np.repeat(np.arange(4), 20)
+    with pytest.raises(ValueError, match="not defined on enough domains"):
+        site_learning_curve(X, site % 2, sample_domain=site, methods=["logistic"], metric="roc_auc")
+
+
+# Columns
+
+
+def make_rows(n_domains=4, size=40, seed=0):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(seed)
+    ill = rng.integers(2, size=n_domains * size)
+    columns = {"marker": rng.normal(size=len(ill)) + ill, "dose": rng.normal(50, 5, len(ill)) + 3 * ill}
+    return pd.DataFrame({**columns, "ill": ill, "site": np.repeat([f"s{i}" for i in range(n_domains)], size)})
+
+
+ROLES = {"label": "ill", "domain": "site"}
+
+
+def test_a_table_without_findings_has_nothing_to_repair():
+    table = load_table(make_rows(), **ROLES)
+    repairs = try_repairs(table, methods=["logistic"], repairs=["missing"])
+    assert "there is nothing to repair" in str(repairs)
+    assert repr(repairs) == "<ColumnRepairs: 4 domains; accepted: none>"
+    frame = repairs.to_frame()
+    assert frame["repair"].unique().tolist() == ["missing"]
+    assert frame["gain"].tolist() == [0.0] * len(frame)
+    stable = select_stable_columns(table, TableOptions(**ROLES), "accuracy")
+    assert not stable.is_changed
+    assert stable.notices == ["Stable columns: no column stands out, so all columns are used."]
+
+
+def test_arrays_have_no_stable_columns():
+    rows = make_rows()
+    table = table_from_arrays(rows[["marker", "dose"]].to_numpy(), rows["ill"].to_numpy(), rows["site"].to_numpy())
+    with pytest.raises(ValueError, match=r"columns='stable' needs a table with named columns.* Use columns='all'"):
+        select_stable_columns(table, TableOptions(), "accuracy")
+
+
+@pytest.mark.parametrize("n_columns", [3, COLUMNS_SHOWN + 2])
+def test_the_heat_map_of_many_columns_shows_those_that_move_most_and_no_numbers(n_columns):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    domains = ["a", "b", "a hospital with a name that is long"] if n_columns > 3 else ["a", "b", "c"]
+    differences = np.random.default_rng(0).normal(size=(n_columns, 3))
+    differences[0] = [4.0, np.nan, -0.1]
+    odd = np.zeros((n_columns, 3), dtype=bool)
+    odd[0, 0] = True
+    data = {"columns": [f"column {i}" for i in range(n_columns)], "domains": domains}
+    figure = draw_column_shift({**data, "differences": differences.tolist(), "odd": odd.tolist()})
+    ax = figure.axes[0]
+    assert len(ax.get_yticklabels()) == min(n_columns, COLUMNS_SHOWN)
+    assert max(len(label.get_text()) for label in ax.get_xticklabels()) <= LONGEST_NAME
+    assert len(ax.patches) == 1
+    is_large = n_columns > COLUMNS_SHOWN
+    assert ("2 columns that move less are not shown" in ax.get_title()) == is_large
+    assert {label.get_rotation() for label in ax.get_xticklabels()} == ({30.0} if is_large else {0.0})
+    texts = [text.get_text() for text in ax.texts]
+    if texts:
+        assert texts[:3] == ["4.0", "none", "-0.1"]
+        assert ax.texts[0].get_color() == "white"
+    plt.close(figure)
+
+
+# Validation
+
+SITES = np.repeat(["bonn", "kiel", "oslo", "trier"], 60)
+
+
+def predictions(seed=0, noise=1.0):
+    rng = np.random.default_rng(seed)
+    truth = rng.random(len(SITES))
+    y = (rng.random(len(SITES)) < truth).astype(int)
+    weak = np.clip(0.5 + (truth - 0.5) / 4 + noise * rng.normal(0, 0.3, len(SITES)), 0.01, 0.99)
+    return y, truth, weak
+
+
+def test_a_better_method_is_named_in_the_advice():
+    y, strong, weak = predictions()
+    found = validate_predictions(y, {"mine": weak, "other": strong}, sample_domain=SITES, threshold="cost=5:1")
+    text = str(found)
+    assert "Consider “other” instead of “mine”, whose results are on this page." in text
+    assert "“other” is more accurate" in text
+    assert "a missed event costs 5 and a false alarm 1" in text
+    reverse = str(validate_predictions(y, {"other": strong, "mine": weak}, sample_domain=SITES, threshold="youden"))
+    assert "“mine” is less accurate" in reverse
+    assert "no method beside it was more accurate" in reverse
+    assert "the threshold with the largest sum of sensitivity and specificity" in reverse
+
+
+def test_probabilities_of_the_event_are_those_of_its_column():
+    y, strong, _ = predictions()
+    columns = np.column_stack([1 - strong, strong])
+    for positive in (0, 1):
+        one = validate_predictions(y, columns[:, positive], sample_domain=SITES, positive=positive)
+        two = validate_predictions(y, columns, sample_domain=SITES, positive=positive)
+        assert one.get_summary("auc").value == two.get_summary("auc").value > 0.7
+    with pytest.raises(ValueError, match=r"probabilities has shape \(240, 3\), but there are 240 rows and 2 classes"):
+        validate_predictions(y, np.full((240, 3), 1 / 3), sample_domain=SITES)
+    with pytest.raises(ValueError, match="y has the class 1 only"):
+        validate_predictions(np.ones(240, dtype=int), strong, sample_domain=SITES)
+    with pytest.raises(KeyError, match="There is no measure 'luck'"):
+        one.get_summary("luck")
+
+
+class Failing(ClassifierMixin, BaseEstimator):
+    """A classifier whose solver always fails."""
+
+    def fit(self, X, y):
+        raise ValueError("no solver today")
+
+    def predict(self, X):
+        return np.zeros(len(X))
+
+
+@pytest.mark.filterwarnings("ignore::unseen.exceptions.DataWarning")
+def test_a_model_that_cannot_be_fitted_is_an_error_and_one_beside_it_a_warning():
+    y, strong, _ = predictions()
+    X = np.column_stack([strong, np.random.default_rng(1).normal(size=len(y))])
+    with pytest.raises(ValueError, match=r"'mine' could not be fitted without any of the 4 domains.*no solver today"):
+        unseen.validate(X, y, sample_domain=SITES, methods=("mine", Failing()), compare_with=(), positive=1)
+    with pytest.warns(DataWarning, match="Failing could not be fitted without bonn: .*no solver today"):
+        found = unseen.validate(
+            X,
+            y,
+            sample_domain=SITES,
+            methods=("model", LogisticRegression()),
+            compare_with=(Failing(), ("model", LogisticRegression())),
+            positive=1,
+        )
+    assert found.methods == ["model", "Failing"]
+    [record] = found.comparison_records
+    assert record["n_sites"] == 0
+    assert math.isnan(record["difference"])
+    assert "The results on this page are those of “model”." in str(found)
