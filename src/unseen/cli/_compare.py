@@ -241,6 +241,7 @@ def name_summary_options(summary: dict[str, Any]) -> dict[str, Any]:
         columns = {**columns, "sentences": [name_column_options(sentence) for sentence in columns["sentences"]]}
     return {
         **summary,
+        "data": {**summary["data"], "notices": [name_options(notice) for notice in summary["data"]["notices"]]},
         "verdict": {
             **verdict,
             "headline": name_options(verdict["headline"]),

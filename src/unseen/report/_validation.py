@@ -17,6 +17,7 @@ PANEL_HEIGHT = 180
 MARGINS = (38, 10, 12, 34)  # left, right, top and bottom of the frame of a panel, in pixels
 MARGIN_OF_ESTIMATES = 0.6  # share of the range of estimates by which an axis may extend beyond them
 LOWEST_NET_BENEFIT = -0.05
+MAX_CLASSES_WITH_FORESTS = 4  # forest plots of more classes are folded
 MAX_IMPORTANT_COLUMNS = 20  # more do not fit on a page beside the curves; files have all
 KEY_MEASURES = ("auc", "sensitivity", "specificity", "observed_expected")
 OPEN_FORESTS = ("auc", "calibration_in_the_large", "calibration_slope", "net_benefit")  # of a comparison
@@ -46,8 +47,8 @@ def prepare_validation(report: Mapping[str, Any]) -> Section:
     first: tuple[str, ...] = OPEN_FORESTS
     if summary["positive"] is None:
         # Four measures of each of several classes would be longer than the rest of the page.
-        first = OPEN_FORESTS[:1]
-        table["rows"] = [row for row in table["rows"] if row["measure"] in ("log_loss", *first)]
+        table["rows"] = [row for row in table["rows"] if row["measure"] in ("log_loss", "auc")]
+        first = ("auc",) if len(summary["classes"]) <= MAX_CLASSES_WITH_FORESTS else ()
     return {
         "method": summary["method"],
         "design": summary.get("design", ""),
@@ -55,6 +56,7 @@ def prepare_validation(report: Mapping[str, Any]) -> Section:
         "sites": prepare_sites(summary),
         "summary": table,
         "forest": [plot for plot in forests if plot["measure"] in first],
+        "folded": "Other measures" if first else "Forest plots of each class",
         "more": [plot for plot in forests if plot["measure"] not in first],
         "curves": curves and {**curves, "is_folded": True},
     }
