@@ -56,7 +56,9 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize(("command", "encoding"), [("predict", "ascii"), ("compare", "cp1252")])
+@pytest.mark.parametrize(
+    ("command", "encoding"), [("predict", "ascii"), pytest.param("compare", "cp1252", marks=pytest.mark.slow)]
+)
 def test_characters_that_cannot_be_encoded_are_replaced(home, command, encoding):
     for path in home.glob("made.*"):
         path.unlink()

@@ -23,9 +23,18 @@ from unseen.models._model_file import load_model, read_card
 from unseen.tables import Agreement
 
 
-@pytest.mark.parametrize("ending", [".csv", ".parquet"])
-@pytest.mark.parametrize("size", [7, 20_000])
-@pytest.mark.parametrize("model", ["plain", "source", "svm", "rowwise"])
+@pytest.mark.parametrize(
+    ("model", "size", "ending"),
+    [
+        *(("plain", size, ending) for size in (7, 20_000) for ending in (".csv", ".parquet")),
+        *((model, 7, ".csv") for model in ("source", "svm", "rowwise")),
+        *(
+            pytest.param(model, size, ending, marks=pytest.mark.slow)
+            for model in ("source", "svm", "rowwise")
+            for size, ending in ((7, ".parquet"), (20_000, ".csv"), (20_000, ".parquet"))
+        ),
+    ],
+)
 def test_predictions_are_those_of_the_whole_table_in_its_order(home, tmp_path, model, size, ending):
     output = tmp_path / f"out{ending}"
     command = ["predict", home / f"{model}.unseen", home / f"new{ending}", "-o", output, "--batch-size", size]
@@ -48,8 +57,14 @@ def test_the_command_reads_as_many_rows_at_a_time_as_the_library():
     assert command.default == library.default
 
 
-@pytest.mark.parametrize("model", ["target", "centered", "pool"])
-@pytest.mark.parametrize("size", [3, 20_000])
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        *((model, 3) for model in ("target", "centered", "pool")),
+        ("pool", 20_000),
+        *(pytest.param(model, 20_000, marks=pytest.mark.slow) for model in ("target", "centered")),
+    ],
+)
 @pytest.mark.parametrize("by_domain", [False, True])
 def test_transductive_predictions_in_pieces_are_those_of_whole_batches(home, tmp_path, model, size, by_domain):
     output = tmp_path / "out.parquet"

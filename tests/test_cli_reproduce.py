@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +11,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("typer", reason="the command needs its extra")
+
+from typer.testing import CliRunner
 
 from command import run_command
 from helpers import three_domains
@@ -122,23 +122,11 @@ def test_a_table_is_written_in_the_format_asked_for(hospitals, tmp_path, how):
 
 
 def test_without_an_output_the_formatted_table_alone_goes_to_standard_output(hospitals):
-    script = "from unseen.cli import main; main()"
-    arguments = [
-        "reproduce",
-        "folder",
-        str(hospitals),
-        "--quick",
-        "--methods",
-        "1-NN",
-        "--jobs",
-        "1",
-        "--format",
-        "json",
-    ]
-    done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert len(json.loads(done.stdout)["cells"]) == 3
-    assert "3 tasks, 1 methods" in done.stderr
+    command = ["reproduce", "folder", str(hospitals), "--quick", "--methods", "1-NN", "--jobs", "1", "--format", "json"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.stderr
+    assert len(json.loads(result.stdout)["cells"]) == 3
+    assert "3 tasks, 1 methods" in result.stderr
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):

@@ -68,11 +68,11 @@ def test_validation_selects_the_head_of_a_projection(method):
 
 
 def test_auto_is_the_default_classifier():
-    X, y, domain = moved(1, "abcde", 15)
-    protocol = replace(COMPARISON_PROTOCOL, preprocess="none", metric="log_loss")
-    found = make_problem(Samples(X, y, domain), make_tasks("abcde")[0], 0, protocol)
+    X, y, domain = moved(2)
+    protocol = replace(COMPARISON_PROTOCOL, preprocess="none", metric="balanced_accuracy")
+    found = make_problem(Samples(X, y, domain), make_tasks("abcd")[0], 0, protocol)
     (outcome,) = evaluate_methods(["auto"], found)
-    model = UnseenClassifier(scoring="neg_log_loss")
+    model = UnseenClassifier(scoring="balanced_accuracy")
     model.fit(X[found.train], y[found.train], sample_domain=domain[found.train])
     assert outcome.settings["model"] == model.best_model_
     assert not outcome.transductive  # although it pays on these data

@@ -30,7 +30,7 @@ ESTIMATORS = [
     ProjectionSearchCV(
         KFDA(kernel="linear"), {"ridge": ["1e-2*scale", "scale"]}, classifier=LogisticRegression(), cv=2
     ),
-    UnseenClassifier(methods=["logistic"], cv=2),
+    UnseenClassifier(methods=["kfda"], cv=2),
 ]
 
 

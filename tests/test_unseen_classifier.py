@@ -230,7 +230,12 @@ def test_heads_are_those_that_there_are(heads):
 
 @pytest.mark.parametrize(
     ("method", "pool", "alike"),
-    [("CIDG", True, 0.99), ("CIDG", False, 0.99), ("RBF SVM", False, 0.9), ("centered RBF SVM", False, 0.9)],
+    [
+        ("CIDG", True, 0.99),
+        pytest.param("CIDG", False, 0.99, marks=pytest.mark.slow),
+        ("RBF SVM", False, 0.9),
+        ("centered RBF SVM", False, 0.9),
+    ],
 )
 def test_above_a_size_it_goes_by_the_plan_and_says_so(method, pool, alike, monkeypatch, capsys):
     """With every sample a landmark a projection is the exact one; an SVM has another loss behind landmarks."""

@@ -63,7 +63,16 @@ def said_of(method, samples, splits, **how):
 # Weights of samples
 
 
-@pytest.mark.parametrize("method", ["logistic", "linear SVM", "RBF SVM", "centered logistic", "DICA", "Undo-Bias"])
+@pytest.mark.parametrize(
+    "method",
+    [
+        "logistic",
+        "RBF SVM",
+        "DICA",
+        "Undo-Bias",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("linear SVM", "centered logistic")),
+    ],
+)
 def test_weights_of_one_are_no_weights(method):
     X, y, d = uneven()
     model = UnseenClassifier([method], transductive="centered" in method)
@@ -219,7 +228,11 @@ def rare(n_domains=20, n_rows=200, seed=0):
     return X, y, d
 
 
-@pytest.mark.parametrize("methods", [["logistic"], ["linear SVM"], ["logistic", "RBF SVM"]], ids=", ".join)
+@pytest.mark.parametrize(
+    "methods",
+    [pytest.param(["logistic"], marks=pytest.mark.slow), ["linear SVM"], ["logistic", "RBF SVM"]],
+    ids=", ".join,
+)
 def test_with_balanced_classes_probabilities_refer_to_the_natural_frequencies(methods):
     X, y, d = rare()
     known = d < 5
