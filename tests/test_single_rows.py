@@ -226,6 +226,31 @@ def test_own_classifiers_are_called_as_they_are():
     np.testing.assert_allclose(found, own.predict_proba(X[:1]), atol=TOLERANCE)
 
 
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+def test_rows_that_overflow_raise_the_same_errors_as_batches():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = (X.sum(axis=1) > 0).astype(int)
+    member = make_pipeline(LogisticRegression(C=100)).fit(X, y)
+    ensemble = EnsembleClassifier([member], np.ones(1), np.ones(1)).with_members([member])
+    for value, reason in ((np.nan, "NaN"), (1e308, "decision values")):
+        row = np.full((1, 3), value)
+        for predict in (RowScores.from_ensemble(ensemble).decision_proba, ensemble.decision_proba):
+            with pytest.raises(ValueError, match=reason):
+                predict(row)
+
+
+def test_classifiers_that_have_no_lookup_keep_their_checks():
+    X = np.tile([[0.5], [1.5]], (30, 1))
+    y = np.tile([0, 1], 30)
+    boosting = HistGradientBoostingClassifier(max_iter=2, categorical_features=[0]).fit(X, y)
+    assert BoostingScores.from_classifier(boosting) is None
+    for classes in ([0, 1], [0, 1, 2]):  # a class that the classifier does not know has the score -inf
+        found = make_scores(boosting, np.array(classes))(X[:1])
+        np.testing.assert_array_equal(found[:, 1] - found[:, 0], boosting.decision_function(X[:1]))
+        assert np.isneginf(found[:, 2:]).all()
+
+
 def test_rows_that_depend_on_their_batch_have_no_scores_of_their_own(model):
     smoothed = EnsembleClassifier(**{**model.table_model.ensemble.get_params(deep=False), "smoothing": 1.0})
     assert RowScores.from_ensemble(smoothed.with_members(model.table_model.ensemble.members_)) is None
@@ -260,11 +285,12 @@ def tables(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n = draw(st.integers(20, 120))
     columns, values = [], []
-    for j, kind in enumerate(draw(st.lists(st.sampled_from("nteclr"), min_size=1, max_size=7))):
-        if kind in "lr":
-            n_levels = 3 if kind == "l" else 70
+    for j, kind in enumerate(draw(st.lists(st.sampled_from("nteclrm"), min_size=1, max_size=7))):
+        if kind in "lrm":
+            n_levels = 70 if kind == "r" else 3
             columns.append(Column(f"{j}", "categorical", tuple(f"{k}" for k in range(n_levels)), missing=True))
-            values.append(rng.geometric(0.3 if kind == "l" else 0.03, n).clip(max=n_levels) - 1.0)
+            codes = rng.geometric(0.03 if kind == "r" else 0.3, n).clip(max=n_levels) - 1.0
+            values.append(np.full(n, np.nan) if kind == "m" else codes)
         else:
             columns.append(Column(f"{j}", "numeric", missing=True))
             draws = {"n": rng.normal(size=n), "t": rng.lognormal(0, 3, n), "e": np.full(n, np.nan)}
