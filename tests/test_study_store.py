@@ -52,10 +52,17 @@ def interrupt_after(writes, method, monkeypatch):
     monkeypatch.setattr(Store, method, write_some)
 
 
-@pytest.mark.parametrize(("method", "writes"), [pytest.param("add_scores", 5, marks=pytest.mark.slow), ("add", 3)])
-def test_a_resumed_comparison_gives_the_bits_of_an_uninterrupted_one(tmp_path, monkeypatch, method, writes):
+@pytest.mark.parametrize(
+    ("method", "writes", "n_tasks"),
+    [
+        ("add", 1, 1),
+        pytest.param("add", 3, 2, marks=pytest.mark.slow),
+        pytest.param("add_scores", 5, 2, marks=pytest.mark.slow),
+    ],
+)
+def test_a_resumed_comparison_gives_the_bits_of_an_uninterrupted_one(tmp_path, monkeypatch, method, writes, n_tasks):
     """The weights of an ensemble amplify rounding: they differ by 1e-9 if its votes differ in the last bit."""
-    methods, todo = ["logistic", "auto"], make_tasks("abcd")[:2]
+    methods, todo = ["logistic", "auto"], make_tasks("abcd")[:n_tasks]
     whole = facts(study(tmp_path, ONCE, methods, todo, name="whole.sqlite"))
     with monkeypatch.context() as patch:
         interrupt_after(writes, method, patch)

@@ -1,4 +1,4 @@
-"""Importance, learning curves, repairs and validations where a domain, an interval or a comparison is missing."""
+"""Importance, curves, repairs, validations and plans where a domain, an interval or a comparison is missing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 import unseen
 from unseen import site_learning_curve
+from unseen.adaptation import AdaptationPlan, append_batch, read_batches, summarize_history
+from unseen.adaptation._batch_log import MAX_CHARTED_CLASSES
 from unseen.exceptions import DataWarning
 from unseen.model_selection import get_metric
 from unseen.models._importance import find_references, make_importance, permute_columns
@@ -281,3 +283,63 @@ def test_a_model_that_cannot_be_fitted_is_an_error_and_one_beside_it_a_warning()
     assert record["n_sites"] == 0
     assert math.isnan(record["difference"])
     assert "The results on this page are those of “model”." in str(found)
+
+
+# Adaptation
+
+
+def make_plan(log_loss, levels=("offsets",), sizes=(10, 40)):
+    """A plan of four domains with these gains in log loss, all of them without a loss of accuracy."""
+    gains = {"log_loss": np.array(log_loss), "accuracy": np.where(np.isnan(log_loss), np.nan, 0.01)}
+    variances = {metric: np.zeros((len(levels), len(sizes))) for metric in gains}
+    return AdaptationPlan(levels, sizes, tuple("abcd"), gains, variances)
+
+
+def test_between_numbers_of_labels_without_a_common_domain_the_gain_is_that_of_the_smaller():
+    nan = np.nan
+    plan = make_plan([[[0.1, 0.2, nan, nan], [nan, nan, 0.4, 0.5]]])
+    assert plan.gain("offsets", 20) == plan.gain("offsets", 10)
+    assert plan.gain("offsets", 40).mean == pytest.approx(0.45)
+
+
+def test_levels_without_a_common_domain_are_not_compared():
+    nan = np.nan
+    plan = make_plan([[[0.1, 0.1, nan, nan]], [[nan, nan, 0.9, 0.9]]], ("offsets", "weights"), (10,))
+    assert plan.choose(10, ["offsets", "weights"]).level == "offsets"
+    assert plan.choose(10, ["weights"]).level == "weights"
+    assert plan.describe("local", 10) == "The gain was not simulated."
+
+
+def test_a_plan_states_where_adaptation_was_not_simulated_does_not_help_or_helps_no_longer():
+    assert AdaptationPlan.empty().sentences() == [
+        "The source domains are too few, or have too few rows, to simulate adaptation."
+    ]
+    harmful = make_plan(np.full((1, 2, 4), -0.1)).sentences()
+    assert harmful == [
+        "With up to 40 labels no level of adaptation is expected to improve the model: keep it as it is."
+    ]
+    first, useful, no_longer = make_plan([[[0.1] * 4, [-0.1] * 4]]).sentences()
+    assert first == "With fewer than 10 labels keep the model as it is."
+    assert useful.startswith("With about 10 labels use")
+    assert no_longer.startswith("With about 40 labels: With 40 labels no level of adaptation")
+
+
+def test_a_log_has_a_chart_for_each_of_a_few_classes_and_for_none_of_many(tmp_path):
+    def names(n_classes):
+        log = tmp_path / f"{n_classes}.sqlite"
+        labels = [{"label": f"class {k}", "rows": 10 + k} for k in range(n_classes)]
+        for _ in range(3):
+            append_batch(log, {"rows": sum(entry["rows"] for entry in labels), "labels": labels})
+        return [series["name"] for series in summarize_history(read_batches(log))["series"]]
+
+    assert names(3) == ["share of class 0", "share of class 1", "share of class 2"]
+    assert names(2) == ["share of class 0"]
+    assert names(MAX_CHARTED_CLASSES + 1) == []
+
+
+def test_a_missing_or_empty_file_is_not_a_log(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.sqlite: no such log\. Append batches with append_batch first"):
+        read_batches(tmp_path / "none.sqlite")
+    (tmp_path / "empty.sqlite").touch()
+    with pytest.raises(ValueError, match=r"not a log of predictions\. Pass a file that append_batch wrote"):
+        read_batches(tmp_path / "empty.sqlite")
