@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from dataclasses import replace
 
@@ -13,7 +14,8 @@ from study_sample import FEW, ONCE, PAIR, QUICK, D, X, Y, facts, study
 from unseen import KFDA
 from unseen.model_selection import METHODS as TABLE
 from unseen.study import Row, Store, make_tasks
-from unseen.study._run import TestJob, ValidationJob
+from unseen.study._run import Execution, SideTask, TestJob, ValidationJob, all_results
+from unseen.utils.samples import Samples
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -158,6 +160,17 @@ def test_two_processes_find_what_one_finds(tmp_path):
     one = study(tmp_path)
     two = study(tmp_path, name="two.sqlite", n_jobs=2)
     assert facts(one) == facts(two)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_side_task_runs_in_a_process_of_the_jobs_if_there_are_several(n_jobs):
+    task = SideTask(os.getpid)
+    execution = Execution(n_jobs=n_jobs, side_task=task)
+    samples = Samples(X, Y, D)
+    results = list(all_results(samples, [PAIR], ONCE, methods=["1-NN", "nearest mean"], execution=execution))
+    assert [result.row.method for result in results] == ["1-NN", "nearest mean"]
+    assert task.is_done == (n_jobs == 2)
+    assert (task.get_result() == os.getpid()) == (n_jobs == 1)
 
 
 def test_each_row_tells_its_seed_time_and_machine(tmp_path):

@@ -44,7 +44,7 @@ def select_rows_to_label(P: Array, n: int, *, seed: int = 0) -> Ints:
     if n >= n_rows:
         return np.arange(n_rows)
     rng = np.random.default_rng(seed)
-    # Confidence decreases in one class and increases in the next, so that neighboring strata are alike.
+    # Confidence decreases in one class and increases in the next, so that neighboring strata are similar.
     predicted = P.argmax(axis=1)
     confidence = P.max(axis=1)
     order = np.lexsort((np.where(predicted % 2 == 0, -confidence, confidence), predicted))

@@ -178,7 +178,7 @@ def exit_on_closed_output() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        # Python writes what remains when it exits, and would print an error of its own.
+        # Python writes what remains when it exits, and would print another error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from None
 

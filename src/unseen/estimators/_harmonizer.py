@@ -70,7 +70,7 @@ class EffectRule:
                 location[varies] = _posterior_location(len(Z), location[varies], variance[varies])
         elif shrinks:
             location[varies], variance[varies] = self._posterior(Z[:, varies], location[varies], variance[varies])
-        # A feature that is constant in this domain says nothing about the scale of the domain.
+        # A feature that is constant in this domain does not determine the scale of the domain.
         variance[~varies | (variance == 0)] = 1.0
         return location, variance
 

@@ -426,7 +426,7 @@ class OutOfDomainPredictions:
 
     def _best(self, results: dict[str, Any], allowed: set[int]) -> Candidate:
         """The best candidate, by scores on the parts that count in these results."""
-        if not results["defined"].any():  # there are no scores to select by
+        if not results["defined"].any():  # nothing to select by
             return self.candidates[best_index(results, [j for j, c in enumerate(self.candidates) if id(c) in allowed])]
         by_variant = best_by_variant(self.candidates, results, self.folds)
         return select_result([result for result in by_variant if id(result.candidate) in allowed]).candidate

@@ -22,7 +22,7 @@ from ._table_fit import AUTO, fit_table
 from ._table_model import TableModel
 
 LEVEL = 0.95  # of intervals
-MAX_PER_DOMAIN = 500  # rows of a domain: the score of so many has a standard error of two points at most
+MAX_PER_DOMAIN = 500  # rows of a domain: the score of 500 rows has a standard error of two points at most
 MAX_BATCH_ROWS = 20_000  # that are predicted at once
 N_REPEATS = 5
 MAX_DRIVERS = 5  # columns that an explanation names

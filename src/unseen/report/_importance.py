@@ -1,4 +1,4 @@
-"""The section on the importance of columns, in a page of its own, in a comparison or in a validation."""
+"""The section on the importance of columns, in a separate page, in a comparison or in a validation."""
 
 from __future__ import annotations
 

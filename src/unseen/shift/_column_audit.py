@@ -53,7 +53,7 @@ LEAST_MASS = 0.05
 # in 2,000 values of a normal sample lie there, and then not at one point.
 ISOLATED = 0.5
 BULK = (0.005, 0.995)
-ISOLATED_ROWS = 3  # so many equal values at an isolated point are not typing errors
+ISOLATED_ROWS = 3  # this many equal values at an isolated point are not typing errors
 RARE_ELSEWHERE = 0.01  # a share below which a repeated value of a measured quantity is unusual
 # A value that is unusual in all other domains (5% at most), and whose odds are ten times those of the domain that has
 # it most often, is reported whatever the number of domains: that is 4.6 times the usual difference in log odds, 0.5.
@@ -75,10 +75,10 @@ SENTINELS = (
 MISSING_STEPS: tuple[tuple[float, Severity], ...] = ((0.5, "high"), (0.2, "medium"), (0.05, "low"))
 # Percentage points of a class beyond what chance gives, as graded by the diagnosis.
 PREVALENCE_STEPS: tuple[tuple[float, Severity], ...] = ((0.30, "high"), (0.15, "medium"), (0.05, "low"))
-# Fewer other domains than this do not tell how much domains differ by nature: tests of scales keep their level for any
+# Fewer other domains than this do not show how much domains differ by nature: tests of scales keep their level for any
 # difference between domains from five others on, and with fewer up to one standard deviation inside domains.
 FEW_DOMAINS = 5
-# So many columns of one domain, and such a share of all, do not go wrong one by one.
+# This many columns of one domain, and such a share of all, do not go wrong one by one.
 MANY_COLUMNS = 5
 MANY_SHARE = 0.25
 IDENTIFIES = 0.95  # balanced accuracy of the domain given one column, on rows that were left out
@@ -456,7 +456,7 @@ def _identifies_domain(column: ColumnValues, context: _Context) -> Finding | Non
     for train in (half, ~half):
         table = np.bincount(own[train] * n_codes + codes[train], minlength=n_domains * n_codes)
         table = table.reshape(n_domains, n_codes)
-        # Equal priors: a domain's share of its own rows, not its size, decides.
+        # Equal priors: the share of the rows of a domain, not its size, decides.
         guess = (table / np.maximum(table.sum(axis=1, keepdims=True), 1)).argmax(axis=0)
         right = guess[codes[~train]] == own[~train]
         totals = np.bincount(own[~train], minlength=n_domains)
@@ -561,7 +561,7 @@ def _excessive_domains(counts: Indices, sizes: Indices, value: float, level: flo
             continue
         count, size = int(counts[d]), int(sizes[d])
         found = is_excess(count, size, counts[others], sizes[others], level)
-        if is_sentinel and not found:  # an ordinary value may be frequent for an innocent reason, such as rounding
+        if is_sentinel and not found:  # an ordinary value may be frequent for a harmless reason, such as rounding
             found = _is_new_mass(count, size, counts[others], sizes[others], level)
         if found:
             where.append(d)
@@ -617,7 +617,7 @@ def _constant(column: ColumnValues, parts: Sequence[Floats], context: _Context) 
         counts = np.array([int((other == part[0]).sum()) for other in parts])
         others = np.arange(len(parts)) != d
         tested = others & (sizes >= MIN_ROWS)
-        # Even the most uniform other domain would show different values in so many rows.
+        # Even the most uniform other domain would show different values in this number of rows.
         if not tested.any() or not exceeds_share(
             len(part), len(part), highest_share(counts[tested], sizes[tested]), context.level
         ):
@@ -788,7 +788,7 @@ def _swap_finding(column: ColumnValues, counts: Indices, d: int, evidence: SwapE
         f"The codes {first} and {second} of {column.name!r} look exchanged in {name}: of the rows with either, {first} "
         f"makes up {_percent(shares[d])} there and {_share_range(shares[others])} elsewhere"
     )
-    # Shares alone may differ for an innocent reason, such as other criteria of diagnosis.
+    # Shares alone may differ for a harmless reason, such as other criteria of diagnosis.
     severity: Severity = "high" if evidence.by_relation else "medium"
     if evidence.by_relation:
         message += ", and the exchanged codes fit the relation with the other columns better"
@@ -801,7 +801,7 @@ def _swap_finding(column: ColumnValues, counts: Indices, d: int, evidence: SwapE
 
 
 def _many_columns(findings: Sequence[Finding], context: _Context) -> Iterable[Finding]:
-    """Domains in which so many columns stand out that the fault is not in the columns."""
+    """Domains in which too many columns stand out that the fault is not in the columns."""
     columns: dict[str, set[str]] = {}
     for finding in findings:
         if finding.severity == "high" and len(finding.domains) == 1:

@@ -119,7 +119,7 @@ def is_excess(count: int, size: int, other_counts: Indices, other_sizes: Indices
 
 
 def exceeds_share(count: int, size: int, share: float, level: float) -> bool:
-    """Whether so many of the rows are too many for a share, by a one-sided binomial test."""
+    """Whether this number of rows is too large for a share, by a one-sided binomial test."""
     chance = 1.0 if count == 0 else float(bdtrc(count - 1, size, share))
     return chance <= level
 
@@ -222,7 +222,7 @@ class SpreadPrior:
     dof: float = PRIOR_DOF
 
 
-# From so many columns on, the table itself tells how much its domains differ: the interquartile range that the prior is
+# From this number of columns on, the table itself shows how much its domains differ: the interquartile range that the prior is
 # matched to then has a standard error of about 20%.
 MIN_COLUMNS = 50
 MAX_DOF = 50.0  # of a prior: beyond, Student's distribution is normal for our purposes

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -45,7 +46,7 @@ from ._report_data import (
     verdict_facts,
     view_facts,
 )
-from ._run import LOCAL_EXECUTION, Execution, Result, all_results
+from ._run import LOCAL_EXECUTION, Execution, Result, SideTask, all_results
 from ._store import Row, Scores
 from ._verdict import Verdict, describe_imbalance, make_verdict
 
@@ -367,16 +368,20 @@ def compare_table(
     check_comparison_size(len(data["classes"]), len(tasks), paired=True)
     choose_positive(table.samples.classes, validation.positive)
     check_threshold(validation.threshold, len(data["classes"]))
+    # The kernel matrix of the diagnosis has at most about 6000 rows, so that it does not cost more than the comparison.
+    max_per_domain = max(20, min(500, 6000 // len(tasks)))
+    # The preprocessing is fitted on all domains here, since the diagnosis computes no scores.
+    diagnosis_task = SideTask(
+        partial(diagnose, table, scale=protocol.preprocess, max_per_domain=max_per_domain, random_state=protocol.seed)
+    )
+    execution = replace(execution, side_task=diagnosis_task)
     validation_scores: Scores = {}
     results, predicted, truth, verdict = run_comparison(table, tasks, protocol, methods, execution, validation_scores)
     rows = [result.row for result in results]
     recommended = None if verdict.recommendation is None else verdict.recommendation.method
     held_out = collect_probabilities(table, tasks, protocol, results, recommended, validation, command)
     verdict = verdict.add_caution(describe_imbalance(Counter(table.y.tolist()), metric.label))
-    # The kernel matrix of the diagnosis has at most about 6000 rows, so that it does not cost more than the comparison.
-    max_per_domain = max(20, min(500, 6000 // len(tasks)))
-    # The preprocessing is fitted on all domains here, since the diagnosis computes no scores.
-    diagnosis = diagnose(table, scale=protocol.preprocess, max_per_domain=max_per_domain, random_state=protocol.seed)
+    diagnosis = diagnosis_task.get_result()
     summary = {
         "title": f"unseen compare: {table.name}",
         "data": data,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import timeit
-from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from joblib import delayed, effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
@@ -47,6 +47,38 @@ class Result(NamedTuple):
     probabilities: Array | None = None
 
 
+T = TypeVar("T")
+
+
+class SideTask:
+    """A computation that a comparison does not need, run beside its jobs in one of the local processes.
+
+    Attributes
+    ----------
+    function : callable
+        Takes no arguments, and can be pickled.
+    """
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+        self._results: list[Any] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there is a result."""
+        return bool(self._results)
+
+    def set_result(self, result: Any) -> None:
+        """Keep the result of another process."""
+        self._results = [result]
+
+    def get_result(self) -> Any:
+        """Return the result, which is computed now if no process has done so."""
+        if not self.is_done:
+            self.set_result(run_function(self.function))
+        return self._results[0]
+
+
 @dataclass(frozen=True)
 class Execution:
     """Where results are stored, and where they are computed: in local processes or on a Dask cluster."""
@@ -55,6 +87,7 @@ class Execution:
     n_jobs: int | None = None
     verbose: int = 0
     client: Any = None
+    side_task: SideTask | None = None
 
 
 LOCAL_EXECUTION = Execution()
@@ -330,6 +363,12 @@ def run_job(study: Study, job: Job) -> tuple[float, tuple[Scores, DecisionScores
         return study.cost(job), job.run(study)
 
 
+def run_function(function: Callable[[], T]) -> T:
+    """Run a function with one thread, so that its bits do not depend on the process that runs it."""
+    with single_thread():
+        return function()
+
+
 class JobQueue:
     """Jobs of a study, repeat by repeat: validation jobs that two tasks share are run once for both.
 
@@ -421,7 +460,9 @@ class JobQueue:
             self.decision_scores = {}  # test jobs of this stage hold those of the stage before
             with closing(_run_jobs(self.study, jobs, execution)) as completed:
                 for cost, result in completed:
-                    if isinstance(result, tuple):
+                    if isinstance(result, SideResult) and execution.side_task is not None:
+                        execution.side_task.set_result(result.value)
+                    elif isinstance(result, tuple):
                         scores, decision_scores = result
                         for split, by_key in scores.items():
                             self.scores.setdefault(split, {}).update(by_key)
@@ -473,11 +514,27 @@ def _sharing_key(candidate: Candidate) -> Hashable:
     return candidate.shares == "decomposition" or candidate.method
 
 
+@dataclass(frozen=True)
+class SideResult:
+    """The result of a side task, which a process returns among those of jobs."""
+
+    value: Any
+
+
+def _run_side_task(function: Callable[[], Any]) -> tuple[float, SideResult]:
+    return 0.0, SideResult(run_function(function))
+
+
 def _run_jobs(study: Study, jobs: Sequence[Job], execution: Execution) -> Any:
     """A generator of the results of jobs in order of completion, from local processes or from a cluster."""
     if execution.client is not None and jobs:
         return map_on_cluster(partial(run_job, study), jobs, execution.client, max_pending=len(jobs), ordered=False)
-    return parallel(execution.n_jobs, ordered=False)(delayed(run_job)(study, job) for job in jobs)
+    calls = [delayed(run_job)(study, job) for job in jobs]
+    side_task = execution.side_task
+    # Without other jobs, a process would take longer to start than the side task.
+    if side_task is not None and not side_task.is_done and jobs and effective_n_jobs(execution.n_jobs) > 1:
+        calls.insert(0, delayed(_run_side_task)(side_task.function))
+    return parallel(execution.n_jobs, ordered=False)(calls)
 
 
 def _machine_slowness() -> float:

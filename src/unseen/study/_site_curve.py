@@ -194,7 +194,7 @@ class SiteLearningCurve:
         return self.by_rows.gain(1.0, 2.0)
 
     def predict(self, n_domains: int) -> CurvePoint:
-        """Expected score, with its prediction interval, on a new domain for a model of so many domains.
+        """Expected score, with its prediction interval, on a new domain for a model of this number of domains.
 
         Beyond the evaluated numbers the last point is moved by the power law: the ends of its prediction interval by
         the ends of the interval of the gain.
