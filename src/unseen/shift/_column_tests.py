@@ -222,8 +222,8 @@ class SpreadPrior:
     dof: float = PRIOR_DOF
 
 
-# From this number of columns on, the table itself shows how much its domains differ: the interquartile range that the prior is
-# matched to then has a standard error of about 20%.
+# From this number of columns on, the table itself shows how much its domains differ: the interquartile range that the
+# prior is matched to then has a standard error of about 20%.
 MIN_COLUMNS = 50
 MAX_DOF = 50.0  # of a prior: beyond, Student's distribution is normal for our purposes
 
