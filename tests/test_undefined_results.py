@@ -32,7 +32,7 @@ SCHEMA = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m
 
 def test_one_domain_has_an_importance_without_an_interval():
     losses = np.array([[0.02], [0.05], [0.0]])
-    found = make_importance("accuracy", ["oslo"], SCHEMA, np.array([0.8]), losses, is_held_out=False)
+    found = make_importance("accuracy", ["oslo"], SCHEMA.feature_names, np.array([0.8]), losses, is_held_out=False)
     assert [entry.column for entry in found.columns] == ["sex", "age", "new"]
     assert all(math.isnan(entry.lower) for entry in found.columns)
     assert found.summary()["columns"][0]["lower"] is None
@@ -44,13 +44,15 @@ def test_one_domain_has_an_importance_without_an_interval():
 
 def test_domains_without_a_score_are_left_out_of_the_mean():
     losses = np.array([[0.1, np.nan, 0.3], [0.0, np.nan, 0.0], [0.0, np.nan, 0.0]])
-    found = make_importance("log_loss", list("abc"), SCHEMA, np.array([0.5, np.nan, 0.4]), losses, is_held_out=True)
+    found = make_importance(
+        "log_loss", list("abc"), SCHEMA.feature_names, np.array([0.5, np.nan, 0.4]), losses, is_held_out=True
+    )
     assert found["age"].mean == pytest.approx(0.2)
     assert "age  +0.200 (" in str(found)
     assert found.summary()["scores"]["b"] is None
     assert json.loads(json.dumps(found.summary(), allow_nan=False)) == found.summary()
     with pytest.raises(ValueError, match=r"log loss is not defined on any domain\. Use another metric"):
-        make_importance("log_loss", list("abc"), SCHEMA, np.full(3, np.nan), losses, is_held_out=True)
+        make_importance("log_loss", list("abc"), SCHEMA.feature_names, np.full(3, np.nan), losses, is_held_out=True)
 
 
 def test_a_domain_of_one_class_has_no_auc_to_lose():
