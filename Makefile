@@ -9,7 +9,7 @@ DATA ?= ../shared/data
 RUNNER ?= pytest
 OPTIONS ?=
 
-.PHONY: run test slow lint types bench docs study clean coverage mutation kills fuzz degenerate faults threads \
+.PHONY: run test system slow lint types bench docs study clean coverage mutation kills fuzz degenerate faults threads \
 	test-matrix load audit
 
 run: $(call STAMP,run)
@@ -20,7 +20,11 @@ test: $(call STAMP,test)
 	# processes, and none of them should have to compile the package again.
 	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m $(RUNNER) -n 2 --dist worksteal $(OPTIONS)
 
-# The same tests and the examples of the documentation, measured: at least 95% of lines and of branches.
+# Browsers, clusters, killed processes and terminals: about a minute.
+system: $(call STAMP,test)
+	$(MAKE) test OPTIONS='-m system tests'
+
+# All of these tests and the examples of the documentation, measured: at least 95% of lines and of branches.
 coverage: $(call STAMP,test)
 	$(BIN)/python -m coverage erase
 	$(MAKE) test RUNNER='coverage run -m pytest' OPTIONS='-m "not slow"'

@@ -51,6 +51,8 @@ from unseen.study._store import Store
 from unseen.tables._load import read_survey, survey_table
 from unseen.utils.samples import Samples
 
+pytestmark = pytest.mark.system
+
 SITES = ["north", "south", "west"]
 METHODS = ["1-NN", "KFDA", "logistic"]
 PARTS = 4

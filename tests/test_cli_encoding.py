@@ -18,6 +18,8 @@ pytest.importorskip("typer", reason="the command needs its extra")
 from command import run_command
 from unseen.cli._app import app
 
+pytestmark = pytest.mark.system
+
 SITES, LABELS = ("Αθήνα", "Brașov", "København"), ("krank", "gesund ✓")
 
 

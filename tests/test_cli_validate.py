@@ -84,6 +84,7 @@ def test_a_mistake_is_named_by_its_option(trials, options, message):
     assert message in text
 
 
+@pytest.mark.system
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium on the path")
 def test_the_report_of_six_sites_has_at_most_six_pages(trials):
     methods = ("--methods", "nearest mean", "--compare-with", "majority,1NN")

@@ -450,6 +450,7 @@ def test_without_a_model_none_is_shown(server):
     assert (status, "This server shows data, not a model." in str(told)) == (404, True)
 
 
+@pytest.mark.system
 def test_the_command_serves_until_it_is_interrupted(tmp_path):
     pytest.importorskip("typer", reason="the command needs its extra")
     process = run_command("--no-browser", cwd=tmp_path)
@@ -468,6 +469,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.system
 @pytest.mark.skipif(os.name != "posix", reason="a browser is a script of the shell here")
 def test_the_token_is_on_no_command_line(tmp_path):
     """All users of a machine can read the command lines of its processes."""

@@ -13,7 +13,10 @@ pytest.importorskip("starlette", reason="the explorer needs its extra")
 pytest.importorskip("uvicorn", reason="the explorer needs its extra")
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the browser tests need chromium on the path")
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(CHROMIUM is None, reason="the browser tests need chromium on the path"),
+]
 
 from explore_server import serving, session_of, small_table  # noqa: E402
 from unseen.explore import Explorer, embedded_sources  # noqa: E402

@@ -25,6 +25,8 @@ from unseen import CIDG, ProjectionSearchCV, UnseenClassifier
 from unseen.estimators import parallel
 from unseen.utils.progress import progress, track
 
+pytestmark = pytest.mark.system
+
 X, Y, D = three_domains()
 LONG = 120  # seconds that nothing here should ever need
 

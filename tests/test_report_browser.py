@@ -11,7 +11,10 @@ import pytest
 pytest.importorskip("jinja2", reason="the report needs jinja2")
 playwright = pytest.importorskip("playwright.sync_api", reason="the browser tests need playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="the browser tests need chromium on the path")
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.skipif(CHROMIUM is None, reason="the browser tests need chromium on the path"),
+]
 
 from report_sample import comparison, diagnosis  # noqa: E402
 from unseen.report import render_comparison, render_diagnosis  # noqa: E402

@@ -16,6 +16,8 @@ import pytest
 from unseen.datasets import load_digits_table, make_synthetic
 from unseen.study import Protocol, make_tasks, run, site_learning_curve
 
+pytestmark = pytest.mark.system
+
 LONG = 60  # seconds that nothing here should ever need
 METHODS = ["1-NN", "KFDA", "CIDG", "logistic"]
 ROWS = 3 * 3 * len(METHODS)

@@ -54,6 +54,7 @@ def pair(tmp_path_factory):
         return results(PATIENTS, ODD, ASKED), without_polars
 
 
+@pytest.mark.system
 def test_tables_are_the_same(pair):
     expected, found = pair
     assert len(found[0]) == len(expected[0])
