@@ -30,7 +30,8 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".venvs"
 PROCESSES = os.environ.get("PROCESSES", "2")
-SUITE = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--dist", "worksteal", "-n", PROCESSES)
+SELECTION = ("-m", "not slow and not docs")  # the tests of make test and make system
+SUITE = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--dist", "worksteal", "-n", PROCESSES, *SELECTION)
 SHOWN = ("numpy", "scipy", "scikit-learn", "pandas", "polars", "dask", "pytest")
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
