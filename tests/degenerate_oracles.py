@@ -324,13 +324,7 @@ def novelty(case):
     """Distances from knots along directions, those that were drawn, against exact ones."""
     model = Novelty(n_components=20).fit(case.X, sample_domain=case.d)
     result = model.start().add(case.X[: len(case.y) // 2]).result()
-    told = [
-        result.distance,
-        result.ratio,
-        result.usual_distance,
-        *model.score_samples(case.X),
-        *model.project_to_plane(case.X)[0].ravel(),
-    ]
+    told = [result.distance, result.ratio, result.usual_distance, *model.score_samples(case.X)]
     if not np.isfinite(told).all():
         return np.inf
     if case.large:

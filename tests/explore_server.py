@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from unseen.explore import Explorer, Origin, Server, Session
+from unseen.explore import Server, Session, Setting
 from unseen.tables import Column, Schema, Table
 
 
@@ -24,40 +24,40 @@ def small_table(n=180, n_domains=4, n_classes=3, n_features=4, seed=0):
     return Table(X, np.array(["ill", "well", "<script>"])[y] if n_classes == 3 else y, names[d], schema, [], "small")
 
 
-def session_of(table=None, scale="standardize", **how):
-    return Session(small_table() if table is None else table, scale, Origin("table = None"), **how)
+def make_session(table=None, **options):
+    return Session(small_table() if table is None else table, "standardize", **options)
+
+
+def make_setting(session, **values):
+    return Setting.from_values(values, session.domains)
 
 
 @contextmanager
-def serving(explorer=None, **how):
+def serving(**sources):
     """A running server."""
-    explorer = explorer or Explorer({"small": session_of}, **how)
-    server = Server(explorer)
+    server = Server(sources or {"small": make_session})
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
-        while not server.server.started:
-            thread.join(0.01)
         yield server
     finally:
-        server.server.should_exit = True
+        server.shutdown()
         thread.join(10)
         assert not thread.is_alive()
 
 
-def call(server, name, body=None, *, method="POST", path=None, headers=None, raw=None, kept=None):
-    """Status, headers and answer; the answer is an object if it can be."""
-    connection = kept or http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+def call(server, name, body=None, *, method="POST", path=None, headers=None, raw=None):
+    """Status, headers and response; the response is an object if it can be."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
     try:
         data = json.dumps(body or {}).encode() if raw is None else raw
-        told = {"content-type": "application/json", **(headers or {})}
         address = f"/{server.token}/api/{name}" if path is None else path
-        connection.request(method, address, data if method == "POST" else None, told)
+        sent = {"content-type": "application/json", **(headers or {})}
+        connection.request(method, address, data if method == "POST" else None, sent)
         response = connection.getresponse()
         text = response.read()
     finally:
-        if kept is None:
-            connection.close()
+        connection.close()
     try:
         return response.status, response.headers, json.loads(text)
     except ValueError:

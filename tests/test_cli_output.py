@@ -125,14 +125,6 @@ def test_a_model_is_replaced_only_if_that_is_stated(home, tmp_path):
     assert run("show", path).exit_code == 0
 
 
-def test_the_explorer_does_not_replace_a_model_either(home, tmp_path):
-    path = tmp_path / "m.unseen"
-    path.write_text("old")
-    result = run("explore", home / "train.csv", "-o", path)
-    assert (result.exit_code, path.read_text()) == (2, "old")
-    assert "--overwrite" in result.stderr
-
-
 def test_a_model_is_not_printed(home):
     result = run("fit", home / "train.csv", "-o", "-")
     assert result.exit_code == 2

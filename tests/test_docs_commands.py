@@ -219,7 +219,7 @@ FASTER = {  # options that make a command faster; its results are not checked he
 def skip_reason(command):
     """Why a command is not run in the folder of small tables; its options are still checked."""
     for reason, pattern in {
-        "it serves a page until it is interrupted": r"^unseen explore(?!.*--format json)",
+        "it serves a page until it is interrupted": r"^unseen explore",
         "it needs a cluster that runs already": r"--scheduler",
         "it needs four domains, or labels; test_cli_columns.py runs it": r"unseen (sites|importance)",
         "it needs collections that one has to download": r"reproduce (office-caltech|vlcs)",

@@ -1,112 +1,84 @@
-"""The explorer without a browser: figures are those of the library, strangers are refused, nobody waits for ever."""
+"""The explorer without a browser: numbers are those of the library, and settings are checked."""
 
 from __future__ import annotations
 
-import base64
 import gc
-import http.client
 import json
 import os
-import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.parse
 import weakref
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-pytest.importorskip("starlette", reason="the explorer needs its extra")
-pytest.importorskip("uvicorn", reason="the explorer needs its extra")
-
 from sklearn.base import clone
 
-from explore_server import call, serving, session_of, small_table
-from unseen.datasets import make_synthetic
-from unseen.estimators import certify
-from unseen.explore import Explorer, Session, Setting, embedded_sources, python_code
-from unseen.explore._ensemble_view import make_ensemble_view
-from unseen.explore._request_queue import RequestQueue, Superseded
-from unseen.explore._server import bind_socket
-from unseen.model_selection import (
-    HEADS,
-    METHODS,
-    CachedSplit,
-    DecompositionCache,
-    LeaveOneDomainOut,
-    ProjectionSearchCV,
-    UnseenClassifier,
-)
+from explore_server import call, make_session, make_setting, serving, small_table
+from unseen.explore import Server, Setting, open_examples
+from unseen.model_selection import HEADS, METHODS, LeaveOneDomainOut
 from unseen.tables import make_preprocessor
 
-pytestmark = pytest.mark.usefixtures("few_trees")
-
-ASKED = [
+SETTINGS = [
     {},
     {"method": "CIDG", "conditional_weight": "100*scale", "prior_weight": "0.0", "centering": "target"},
-    {"method": "CIDG", "gamma": "0.1*median", "ridge": "0.01*scale", "components": "1", "head": "logistic"},
+    {"method": "CIDG", "gamma": "0.1*median", "ridge": "0.01*scale", "head": "logistic"},
     {"method": "KFDA", "held_out": "leeds"},
     {"method": "MDA", "conditional_weight": "10.0", "within_weight": "10.0"},
-    {"method": "SCA", "domain_weight": "scale", "components": "3", "head": "logistic", "centering": "target"},
+    {"method": "SCA", "domain_weight": "scale", "head": "logistic", "centering": "target"},
     {"method": "DICA", "held_out": "bonn"},
 ]
 
 
 @pytest.fixture(scope="module")
 def session():
-    return session_of()
+    return make_session()
 
 
-@pytest.fixture(scope="module")
-def server():
-    with serving() as running:
-        yield running
+def fit_by_hand(session, setting, train, test):
+    """Accuracy on the test rows, and the embeddings of both sets of rows."""
+    table = session.table
+    preparation = make_preprocessor(table.schema, "standardize").fit(table.X[train])
+    X, X_test = preparation.transform(table.X[train]), preparation.transform(table.X[test])
+    projection = clone(setting.candidate().transformer).fit(X, table.y[train], sample_domain=table.domain[train])
+    Z = projection.transform(X, sample_domain=table.domain[train])
+    Z_test = projection.transform(X_test, sample_domain=table.domain[test])
+    head = clone(HEADS[setting.head]).fit(Z, table.y[train])
+    return head.score(Z_test, table.y[test]), Z, Z_test
 
 
-def by_hand(session, setting):
-    """Accuracy on the held-out domain, the embedding, and accuracy by leaving one source out."""
-    table, new = session.table, session.table.domain == setting.held_out
-    X, y, d = table.X[~new], table.y[~new], table.domain[~new]
-
-    def scored(train, test, y_train, d_train, y_test, d_test):
-        prepare = make_preprocessor(table.schema, session.scale).fit(train)
-        projection = clone(setting.candidate().transformer)
-        projection.fit(prepare.transform(train), y_train, sample_domain=d_train)
-        both = (train, d_train), (test, d_test)
-        Z, Z_new = (projection.transform(prepare.transform(A), sample_domain=s) for A, s in both)
-        return clone(HEADS[setting.head]).fit(Z, y_train).score(Z_new, y_test), Z, Z_new
-
-    accuracy, Z, Z_new = scored(X, table.X[new], y, d, table.y[new], table.domain[new])
-    splits = LeaveOneDomainOut().split(X, y, d)
-    return accuracy, Z, Z_new, np.mean([scored(X[a], X[b], y[a], d[a], y[b], d[b])[0] for a, b in splits])
-
-
-@pytest.mark.parametrize("asked", ASKED, ids=str)
-def test_figures_are_those_of_the_library(session, asked):
-    setting = session.setting(asked)
-    found = session.solve(setting)
-    accuracy, Z, Z_new, validation = by_hand(session, setting)
-    assert found["accuracy"] == accuracy
-    assert found["validation"] == pytest.approx(validation, abs=1e-12)
-    new = session.table.domain == setting.held_out
-    shown = found["after"].shape[1]
-    np.testing.assert_allclose(found["after"][~new], Z[:, :shown], atol=1e-4 * np.abs(Z).max())
-    np.testing.assert_allclose(found["after"][new], Z_new[:, :shown], atol=1e-4 * np.abs(Z).max())
+@pytest.mark.parametrize("values", SETTINGS, ids=str)
+def test_numbers_are_those_of_the_library(session, values):
+    setting = make_setting(session, **values)
+    solution = session.solve(setting)
+    is_test = session.table.domain == setting.held_out
+    accuracy, Z, Z_test = fit_by_hand(session, setting, np.flatnonzero(~is_test), np.flatnonzero(is_test))
+    assert solution["accuracy"] == accuracy
+    points = np.array(solution["points"])
+    assert points.shape[1] == 2
+    np.testing.assert_allclose(points[~is_test], Z[:, :2], atol=1e-6 * np.abs(Z).max())
+    np.testing.assert_allclose(points[is_test], Z_test[:, :2], atol=1e-6 * np.abs(Z).max())
+    sources = np.flatnonzero(~is_test)
+    expected = {}
+    for train, test in LeaveOneDomainOut().split(sources, groups=session.table.domain[sources]):
+        name = session.table.domain[sources[test[0]]]
+        expected[name] = fit_by_hand(session, setting, sources[train], sources[test])[0]
+    assert {name: session.validate(setting, name) for name in solution["validation_domains"]} == expected
 
 
 def test_scatters_are_those_of_the_projected_sources(session):
     """By loops over samples, classes and domains, as the paper writes them."""
-    setting = session.setting({"conditional_weight": "10*scale"})
-    found = session.solve(setting)
-    new = session.table.domain == setting.held_out
-    Z, y, d = by_hand(session, setting)[1], session.table.y[~new], session.table.domain[~new]
+    setting = make_setting(session, conditional_weight="10*scale")
+    solution = session.solve(setting)
+    is_source = session.table.domain != setting.held_out
+    Z, y, d = np.array(solution["points"])[is_source], session.table.y[is_source], session.table.domain[is_source]
+    assert solution["components"] == Z.shape[1]
     classes, domains = np.unique(y), np.unique(d)
     mean = Z.mean(axis=0)
     between = sum((y == c).sum() * np.sum((Z[y == c].mean(axis=0) - mean) ** 2) for c in classes)
@@ -115,344 +87,178 @@ def test_scatters_are_those_of_the_projected_sources(session):
     conditional = np.sum((cells - cells.mean(axis=0)) ** 2) / len(domains)
     marginal = cells.mean(axis=1)
     prior = np.sum((marginal - marginal.mean(axis=0)) ** 2) / len(domains)
-    wanted = {"between": between, "within": within, "conditional": conditional, "prior": prior}
-    assert found["scatters"] == pytest.approx(wanted, rel=1e-6)
-    assert between + within == pytest.approx(np.sum((Z - mean) ** 2))
+    expected = {"between": between, "within": within, "conditional": conditional, "prior": prior}
+    assert solution["scatters"] == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=str)
-def test_the_certificate_is_that_of_the_fitted_projection(session, asked):
-    setting = session.setting(asked)
-    shown = session.certify(setting)
-    is_source = session.table.domain != setting.held_out
-    X, y, d = session.table.X[is_source], session.table.y[is_source], session.table.domain[is_source]
-    X = make_preprocessor(session.table.schema, session.scale).fit_transform(X)
-    projection = clone(setting.candidate().transformer).fit(X, y, sample_domain=d)
-    certificate = certify(projection, X, y, sample_domain=d)
-    assert shown["missing"] == certificate.n_missing == 0
-    components = shown["components"]
-    assert [part["eigenvalue"] for part in components] == pytest.approx(projection.eigenvalues_, rel=1e-8)
-    intervals = [[part["low"], part["high"]] for part in components]
-    np.testing.assert_allclose(intervals, certificate.intervals, rtol=1e-6)
-    assert max(part["error"] for part in components) < 1e-8
-    least = np.square(certificate.component_cosines).min(axis=0)
-    assert [part["stability"] for part in components] == pytest.approx(least, abs=1e-6)
-    domains = np.array(session.domains)[np.array(session.domains) != setting.held_out]
-    assert [part["domain"] for part in components] == domains[certificate.component_cosines.argmin(axis=0)].tolist()
-    worst = int(least.argmin())
-    assert f"Component {worst + 1} depends most" in shown["sentences"][0]
-    assert f"without {components[worst]['domain']} retains {100 * least[worst]:.0f}%" in shown["sentences"][0]
-    assert "missed no component" in shown["sentences"][-1]
+def test_the_code_on_the_page_is_the_projection(session):
+    from unseen import CIDG
+
+    setting = make_setting(session, conditional_weight="10*scale", centering="target")
+    built = eval(session.solve(setting)["code"], {"CIDG": CIDG})
+    assert built.get_params() == setting.candidate().transformer.get_params()
 
 
-def test_a_certificate_states_what_it_lacks():
-    two = session_of(small_table(90, n_domains=3))
-    shown = two.certify(two.setting({}))
-    assert shown["sentences"][0].endswith("in turn; there are 2.")
-    assert (
-        {part["low"] for part in shown["components"]} == {part["stability"] for part in shown["components"]} == {None}
-    )
-    table = small_table(240)
-    is_single = (table.y == "ill") & ~np.isin(table.domain, ["bonn", "oslo"])
-    table = table.take(np.flatnonzero(~is_single))
-    session = session_of(table)
-    shown = session.certify(session.setting({"held_out": "oslo"}))
-    assert shown["sentences"][0].endswith("a component: bonn.")
-    assert all(part["domain"] != "bonn" for part in shown["components"])
-    json.dumps(shown, allow_nan=False)
-
-
-def test_a_newer_setting_stops_the_jackknife(session):
-    class Stop(Exception):
-        pass
-
-    calls = []
-
-    def stop_at_second():
-        calls.append(len(calls))
-        if len(calls) == 2:
-            raise Stop
-
-    with pytest.raises(Stop):
-        session.certify(session.setting({}), stop_at_second)
-    assert len(calls) == 2
-    queue = RequestQueue()
-    check_current = queue.register("tab", "certify")
-    check_current()
-    queue.register("tab", "solve")
-    with pytest.raises(Superseded):
-        check_current()
-
-
-def test_the_server_sends_the_certificate(server, session):
-    status, _, shown = call(server, "certify", {"setting": {"method": "KFDA"}})
-    assert status == 200
-    assert shown == json.loads(json.dumps(session.certify(session.setting({"method": "KFDA"}))))
-    assert call(server, "certify", {"setting": {"method": "evil"}})[0] == 422
-
-
-def test_the_surface_is_that_of_a_search(session):
-    setting = session.setting({"held_out": "oslo", "ridge": "0.1*scale"})
-    *waiting, found = session.surface(setting)
-    assert waiting
-    assert all(part is None for part in waiting)
-    assert list(session.surface(setting)) == [found], "which is remembered"
-    new = session.table.domain == "oslo"
-    X, y, d = session.table.X[~new], session.table.y[~new], session.table.domain[~new]
-    i, j = 3, 2
-    values = dict(zip(found["names"], (found["rows"][i], found["columns"][j]), strict=True))
-    assert list(values) == ["conditional_weight", "prior_weight"]
-    grid = {name: [float(value) if value == "0.0" else value] for name, value in values.items()}
-    scores = []
-    for train, test in LeaveOneDomainOut().split(X, y, d):
-        prepared = make_preprocessor(session.table.schema, session.scale).fit(X[train]).transform(X)
-        search = ProjectionSearchCV(setting.candidate().transformer, grid, cv=[(train, test)], refit=False)
-        scores.append(search.fit(prepared, y, sample_domain=d).best_score_)
-    assert found["scores"][i][j] == pytest.approx(np.mean(scores), abs=1e-12)
-    assert found["sources"] == 3
-
-
-@pytest.mark.parametrize("method", ["KFDA", "DICA", "SCA", "MDA", "CIDG"])
-def test_every_method_has_a_surface_on_which_its_setting_lies(method):
-    session = session_of(small_table(90, n_domains=3))
-    setting = session.setting({"method": method})
-    found = list(session.surface(setting))[-1]
-    at = [
-        0 if not name else found[kind].index(str(setting.params[name]))
-        for name, kind in zip(found["names"], ("rows", "columns"), strict=True)
-    ]
-    assert found["scores"][at[0]][at[1]] == pytest.approx(session.solve(setting)["validation"], abs=1e-12)
-
-
-def test_the_surface_does_not_look_at_the_held_out_domain(session):
+def test_validation_does_not_use_the_held_out_domain(session):
     table = session.table
-    new = table.domain == "oslo"
     y = table.y.copy()
-    y[new] = np.roll(y[new], 1)
-    other = session_of(replace(table, y=y))
-    asked = {"held_out": "oslo"}
-    first, second = (list(one.surface(one.setting(asked)))[-1]["scores"] for one in (session, other))
-    assert first == second
-    assert session.solve(session.setting(asked))["validation"] == other.solve(other.setting(asked))["validation"]
-    assert session.solve(session.setting(asked))["accuracy"] != other.solve(other.setting(asked))["accuracy"]
-
-
-@pytest.mark.parametrize("asked", ASKED, ids=str)
-def test_a_setting_is_written_and_read(session, asked):
-    setting = session.setting(asked)
-    assert session.setting(f"#{setting}") == setting
+    is_test = table.domain == "oslo"
+    y[is_test] = np.roll(y[is_test], 1)
+    other = make_session(replace(table, y=y))
+    setting = make_setting(session, held_out="oslo")
+    assert session.validate(setting, "bonn") == other.validate(setting, "bonn")
+    assert session.solve(setting)["accuracy"] != other.solve(setting)["accuracy"]
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "values",
     [
         {"held_out": "nowhere"},
         {"method": "logistic"},
         {"gamma": "1e-300*median"},
         {"ridge": "nan"},
         {"conditional_weight": "inf"},
-        {"components": "0"},
-        {"components": "99"},
         {"head": ["1-NN"]},
         {"centering": "both"},
         {"unheard": "of"},
     ],
     ids=str,
 )
-def test_what_no_slider_reaches_is_refused(session, asked):
+def test_values_that_no_slider_has_are_rejected(session, values):
     with pytest.raises(ValueError, match=r"must be one of|Unknown setting"):
-        session.setting(asked)
+        make_setting(session, **values)
 
 
-def test_every_value_of_every_slider_is_one_that_its_method_takes(session):
-    for method in session.facts["methods"]:
+def test_a_setting_is_read_from_an_address(session):
+    text = "#data=small&color=domain&held_out=oslo&method=SCA&domain_weight=10*scale&prior_weight=scale"
+    setting = Setting.parse(text, session.domains)
+    assert (setting.held_out, setting.method, setting.params["domain_weight"]) == ("oslo", "SCA", "10*scale")
+
+
+def test_every_value_of_every_slider_is_valid(session):
+    for method in session.describe()["methods"]:
         for slider in method["sliders"]:
             for text in (slider["values"][0], slider["values"][-1]):
-                candidate = session.setting({"method": method["name"], slider["name"]: text}).candidate()
-                candidate.transformer._validate_params()
-            first = session.setting({"method": method["name"]}).params[slider["name"]]
-            assert first == METHODS[method["name"]].transformer.get_params()[slider["name"]]
+                setting = make_setting(session, method=method["name"], **{slider["name"]: text})
+                setting.candidate().transformer._validate_params()
+            default = make_setting(session, method=method["name"]).params[slider["name"]]
+            assert default == METHODS[method["name"]].transformer.get_params()[slider["name"]]
 
 
-def test_more_rows_than_can_be_shown_are_drawn_and_told():
-    session = session_of(small_table(900), max_rows=300)
-    facts = session.facts
+def test_a_large_table_is_subsampled():
+    facts = make_session(small_table(900), max_rows=300).describe()
     assert facts["rows"] == 900
-    assert facts["used"] == len(facts["row"]) == len(facts["class"]) <= 310
+    assert len(facts["row"]) == len(facts["class"]) <= 310
     assert max(facts["row"]) > 300, "rows are those of the whole table"
 
 
-def test_a_picture_does_not_wait_for_other_decompositions():
-    session = session_of()
-    setting = session.setting({"held_out": "oslo"})
-    first = session.solve(setting, wait_for_validation=False)
-    assert first["pending"]
-    assert "validation" not in first
-    *waiting, found = session.validate(setting)
-    assert waiting == [None] * 3
-    later = session.solve(setting, wait_for_validation=False)
-    assert later["validation"] == found["validation"] == session.solve(setting)["validation"]
-    assert not later["pending"]
+def test_many_source_domains_are_validated_on_eight():
+    rng = np.random.default_rng(0)
+    table = small_table(400)
+    session = make_session(replace(table, domain=rng.integers(0, 20, 400).astype(str)))
+    assert len(session.solve(make_setting(session))["validation_domains"]) <= 8
 
 
-def test_a_source_that_cannot_be_scored_leaves_the_rest():
-    """Without its other source one that has a single class is all there is to learn from."""
-    table = small_table(90, n_domains=3)
-    y = np.where(table.domain == "bonn", "ill", table.y)
-    session = session_of(replace(table, y=y))
-    found = session.solve(session.setting({"held_out": "oslo"}))
-    assert found["accuracy"] > 0
-    assert found["validation"] is None
-    assert found["unscored"]
-    assert found["validated"] == 2
-    assert list(session.surface(session.setting({"held_out": "oslo"})))[-1]["scores"][0][0] is None
+def test_two_domains_suffice_and_one_does_not():
+    session = make_session(small_table(n_domains=2, n_classes=2))
+    setting = make_setting(session)
+    solution = session.solve(setting)
+    assert solution["validation_domains"] == []
+    assert np.array(solution["points"]).shape == (180, 1)
+    with pytest.raises(ValueError, match="domain must be one of"):
+        session.validate(setting, "bonn")
+    with pytest.raises(ValueError, match=r"The table has a single domain, 'bonn'\. At least two domains are needed"):
+        make_session(small_table(n_domains=1))
 
 
-def test_decompositions_are_kept_up_to_a_size():
-    samples = small_table().samples
-    split = np.arange(100), np.arange(100, 180)
-    made, size = [], 8 * 100 * 180
-    shelf = DecompositionCache(2.5 * size)
-    bench = CachedSplit(samples, split, cache=shelf)
-    widths = ("median", "10*median", "0.1*median")
-    projections = [session_of().setting({"gamma": width}).candidate().transformer for width in widths]
-    for projection in projections:
-        made.append(bench.decompose(projection))
-    assert len(shelf) == 2
-    assert bench.decompose(projections[2]) is made[2]
-    assert bench.is_cached(projections[1])
-    assert not bench.is_cached(projections[0])
+def test_decompositions_of_domains_that_are_no_longer_held_out_are_released():
+    """By counting references, and not when the garbage collector runs: decompositions are large."""
+    session = make_session(small_table(n=240, n_domains=6))
+    gc.collect()
+    gc.disable()
+    try:
+        session.solve(make_setting(session, held_out=session.domains[0]))
+        evicted = weakref.ref(session._splits[session.domains[0]][session.domains[0]])
+        sizes = []
+        for domain in session.domains:
+            session.solve(make_setting(session, held_out=domain))
+            sizes.append(len(session._decompositions))
+    finally:
+        gc.enable()
+    assert evicted() is None
+    assert sizes[-1] == sizes[2] == max(sizes)
 
 
-@pytest.mark.parametrize(("name", "most"), [("synthetic", 2000), ("digits", 600)])
-def test_the_python_code_gives_the_same_accuracy(name, most, capsys):
-    whole = embedded_sources()[name]()
-    session = Session(whole.full_table, whole.scale, whole.origin, max_rows=most)
-    setting = session.setting({"centering": "target", "conditional_weight": "10*scale", "head": "1-NN"})
-    found, there = session.solve(setting), {}
-    exec(python_code(session, setting), there)
-    assert there["accuracy"] == found["accuracy"]
-    assert f"{found['accuracy']:.4f}" in capsys.readouterr().out
+def test_the_server_sends_the_numbers_of_the_session(session):
+    with serving() as server:
+        status, _, facts = call(server, "data")
+        assert status == 200
+        assert facts == {"sources": ["small"], **json.loads(json.dumps(session.describe()))}
+        setting = {"method": "KFDA", "held_out": "oslo"}
+        solution = json.loads(json.dumps(session.solve(make_setting(session, **setting))))
+        assert call(server, "solve", {"setting": setting})[2] == solution
+        accuracy = session.validate(make_setting(session, **setting), "bonn")
+        assert call(server, "validate", {"setting": setting, "domain": "bonn"})[2] == {"accuracy": accuracy}
+        status, _, response = call(server, "validate", {"setting": setting, "domain": "oslo"})
+        assert (status, response["error"].startswith("domain must be one of")) == (422, True)
 
 
-def test_an_answer_is_that_of_the_session(server, session):
-    asked = {"held_out": "oslo", "conditional_weight": "10*scale"}
-    status, _, told = call(server, "solve", {"tab": "a", "setting": asked, "before": 1})
-    found = session.solve(session.setting(asked))
-    assert status == 200
-    assert told["accuracy"] == found["accuracy"]
-    assert told["scatters"] == pytest.approx(found["scatters"])
-    places = np.frombuffer(base64.b64decode(told["after"]["float32"]), "<f4").reshape(told["after"]["shape"])
-    np.testing.assert_allclose(places, found["after"], rtol=1e-5)
-    assert told["before"]["shape"] == [180, 3]
+def test_the_examples_open():
+    for name, open_session in open_examples().items():
+        assert len(open_session().domains) >= 4, name
 
 
-def test_only_the_newest_request_of_a_tab_is_answered():
-    solved, gate = [], threading.Event()
+def test_a_stopping_server_waits_for_no_computation():
+    started = threading.Event()
 
-    class Slow(type(session_of())):
-        def solve(self, setting, *how, **more):
-            gate.wait(10)
-            solved.append(str(setting))
-            return super().solve(setting, *how, **more)
+    def never_opens():
+        started.set()
+        threading.Event().wait(60)
 
-    def opened():
-        session = session_of()
-        session.__class__ = Slow
-        return session
-
-    with serving(Explorer({"small": opened})) as server, ThreadPoolExecutor(6) as pool:
-        assert call(server, "data")[0] == 200
-        texts = ["0.1*scale", "scale", "10*scale", "100*scale"]
-        asked = []
-        for text in texts:
-            asked.append(pool.submit(call, server, "solve", {"tab": "a", "setting": {"conditional_weight": text}}))
-            time.sleep(0.1)  # so that they arrive in this order
-        other = pool.submit(call, server, "solve", {"tab": "b", "setting": {}})
-        time.sleep(0.1)
-        gate.set()
-        statuses = [one.result()[0] for one in asked]
-        assert other.result()[0] == 200, "another tab is not disturbed"
-    assert statuses == [204, 204, 204, 200]
-    assert len(solved) == 3, "the first had begun; the second and third were never solved"
+    server = Server({"small": never_opens})
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    with socket.create_connection(("127.0.0.1", server.server_port)) as connection:
+        head = f"POST /{server.token}/api/data HTTP/1.1\r\nhost: 127.0.0.1:{server.server_port}\r\n"
+        connection.sendall(f"{head}content-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}".encode())
+        assert started.wait(10)
+        server.shutdown()
+        thread.join(5)
+        assert not thread.is_alive()
 
 
-def test_an_ending_server_waits_for_no_computation():
-    class Endless(Session):
-        def solve(self, *how, **more):
-            threading.Event().wait(60)
-
-    def opened():
-        session = session_of()
-        session.__class__ = Endless
-        return session
-
-    with ThreadPoolExecutor(1) as pool:
-        with serving(Explorer({"small": opened})) as server:
-            asked = pool.submit(call, server, "solve", {})
-            time.sleep(0.3)
-            start = time.monotonic()
-        assert time.monotonic() - start < 5
-        with suppress(OSError, http.client.HTTPException):  # there is no answer, or half of one
-            assert asked.result(5)[0] != 200
-
-
-def test_the_pool_is_that_of_the_automatic_choice():
-    session = session_of(small_table(100), scale="none")
-    held = "oslo"
-    *_, view = make_ensemble_view(session, held)
-    table, new = session.table, session.table.domain == held
-    automatic = UnseenClassifier(transductive=True).fit(table.X[~new], table.y[~new], sample_domain=table.domain[~new])
-    for found, wanted in zip(view.facts["members"], automatic.members_, strict=True):
-        assert found == {**wanted, "weight": pytest.approx(wanted["weight"], rel=1e-4)}
-    assert [guard["reason"] for guard in view.facts["acceptance_tests"]] == automatic.decisions_
-    assert view.facts["name"] == automatic.best_model_
-    natural = view.skew(None)
-    chosen = next(one["name"] for one in view.facts["trials"] if one["is_selected"])
-    accuracy = natural["accuracy"].get(chosen, natural["accuracy"].get("selected model"))
-    assert accuracy == pytest.approx(automatic.score(table.X[new], table.y[new]))
-    assert sum(natural["counts"]) == new.sum()
-    skew = view.skew(0.95)
-    assert max(skew["counts"]) / sum(skew["counts"]) > max(natural["counts"]) / sum(natural["counts"])
-    assert skew["draws"].keys() == natural["accuracy"].keys()
+@pytest.mark.parametrize("port", [None, 70_000], ids=["used", "invalid"])
+def test_a_port_that_cannot_be_used_is_an_error(port):
+    with Server({}) as other:
+        port = port or other.server_port
+        with pytest.raises(OSError, match=rf"Port {port} cannot be used .*Pass another port with the parameter port"):
+            Server({}, port)
 
 
 def run_command(*arguments, **options):
+    pytest.importorskip("typer", reason="the command needs its extra")
     code = "from unseen.cli import main; main()"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, "explore", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **options,
-    )
+    command = [sys.executable, "-c", code, "explore", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
-@pytest.mark.parametrize("port", [None, 70_000], ids=["taken", "none"])
-def test_a_port_that_cannot_be_used_is_told_with_what_to_do(port):
-    with bind_socket(0) as taken:
-        taken.listen()
-        port = port or taken.getsockname()[1]
-        with pytest.raises(OSError, match=rf"Port {port} cannot be used .*Pass another port with the parameter port"):
-            bind_socket(port)
+def test_a_wrong_setting_is_an_error_of_the_command(tmp_path):
+    pytest.importorskip("typer", reason="the command needs its extra")
+    from typer.testing import CliRunner
 
+    from unseen.cli._app import app
 
-def test_too_few_domains_are_told_how_many_it_takes():
-    with pytest.raises(ValueError, match=r"The table has a single domain, 'bonn'\. At least two domains are needed"):
-        session_of(small_table(n_domains=1))
-    two = session_of(small_table(n_domains=2))
-    with pytest.raises(ValueError, match="it needs at least two of them"):
-        next(make_ensemble_view(two, "bonn"))
-
-
-def test_without_a_model_none_is_shown(server):
-    status, _, told = call(server, "model")
-    assert (status, "This server shows data, not a model." in str(told)) == (404, True)
+    lines = [f"{x},{label},{domain}" for x in range(8) for label in "ab" for domain in "xyz"]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["f,label,domain", *lines]) + "\n")
+    arguments = ["explore", str(path), "--label", "label", "--domain", "domain", "--setting", "ridge=2"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 2
+    assert "ridge must be one of" in " ".join(result.output.split())
 
 
 @pytest.mark.system
 def test_the_command_serves_until_it_is_interrupted(tmp_path):
-    pytest.importorskip("typer", reason="the command needs its extra")
     process = run_command("--no-browser", cwd=tmp_path)
     try:
         address = process.stderr.readline().strip()
@@ -461,11 +267,11 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
         process.stderr.readline()
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        _, message = process.communicate(timeout=20)
     finally:
         process.kill()
-    assert process.returncode == 0, said
-    assert said.strip() == "The server has stopped."
+    assert process.returncode == 0, message
+    assert message.strip() == "The server has stopped."
     assert os.listdir(tmp_path) == []
 
 
@@ -473,12 +279,10 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="a browser is a script of the shell here")
 def test_the_token_is_on_no_command_line(tmp_path):
     """All users of a machine can read the command lines of its processes."""
-    pytest.importorskip("typer", reason="the command needs its extra")
     browser, opened = tmp_path / "browser", tmp_path / "opened"
     browser.write_text(f'#!/bin/sh\necho "$@" > "{opened}.part"\nmv "{opened}.part" "{opened}"\n')
     browser.chmod(0o755)
-    environment = {**os.environ, "BROWSER": f"{browser} %s"}
-    process = run_command("--browser", cwd=tmp_path, env=environment)
+    process = run_command("--browser", cwd=tmp_path, env={**os.environ, "BROWSER": f"{browser} %s"})
     try:
         address = process.stderr.readline().strip()
         token = address.rsplit("/", 2)[1]
@@ -495,58 +299,3 @@ def test_the_token_is_on_no_command_line(tmp_path):
     finally:
         process.kill()
     assert not page.parent.exists()
-
-
-def test_what_belongs_to_a_domain_that_is_not_held_out_any_more_is_released():
-    """By counting references, and not when the garbage collector comes by: decompositions are large."""
-    session = session_of(small_table(n=240, n_domains=6))
-    gc.collect()
-    gc.disable()
-    try:
-        sizes, evicted = [], weakref.ref(session.split(session.domains[0]))
-        for held in session.domains:
-            session.solve(session.setting({"held_out": held}))
-            sizes.append(len(session._decompositions))
-    finally:
-        gc.enable()
-    assert evicted() is None
-    assert sizes[2] == max(sizes)  # as many as are kept
-    assert sizes[-1] == sizes[2]
-
-
-def test_the_copied_command_tells_the_same_figures(tmp_path, session):
-    pytest.importorskip("polars", reason="reading tables needs it")
-    from typer.testing import CliRunner
-
-    from unseen.cli._app import app
-    from unseen.explore import command_line_code, table_source
-    from unseen.tables import TableOptions, load_table
-
-    table = small_table()
-    names = [f"f{j}" for j in range(4)]
-    lines = [",".join([*names, "diagnosis", '"a, place"'])]
-    rows = zip(table.X.tolist(), table.y, table.domain, strict=True)
-    lines += [",".join([*map(str, x), c, "p" + str(ord(s[0]))]) for x, c, s in rows]
-    path = tmp_path / "it's a table.csv"
-    path.write_text("\n".join(lines) + "\n")
-    request = TableOptions("diagnosis", "a, place", None, ["f3"])
-    read = load_table(path, label="diagnosis", domain="a, place", drop=["f3"])
-    session = table_source(str(path), read, request, "standardize")()
-    setting = session.setting({"conditional_weight": "10*scale", "centering": "target"})
-    _, _, *arguments = shlex.split(command_line_code(session, setting))
-    result = CliRunner().invoke(app, ["explore", *arguments])
-    assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    found = session.solve(setting)
-    assert told["accuracy"] == found["accuracy"]
-    assert told["setting"] == str(setting)
-    there = {}
-    exec(python_code(session, setting), there)
-    assert there["accuracy"] == found["accuracy"]
-
-
-def test_setting_of_synthetic_data_has_defaults():
-    domains = np.unique(make_synthetic(random_state=0).domain).tolist()
-    setting = Setting.parse("", domains, 3)
-    assert setting.held_out == domains[-1]
-    assert setting.method == "CIDG"

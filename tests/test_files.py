@@ -94,7 +94,6 @@ TOO_LONG = {
     "report of diagnose": ["diagnose", "none.csv", "--report", f"{LONG}.html"],
     "figure of diagnose": ["diagnose", "none.csv", "--figure", f"{LONG}.png"],
     "extract": ["extract", "none", "--network", "none.onnx", "-o", f"{'x' * 247}.parquet"],  # beside it: .skipped.csv
-    "explore": ["explore", "none.csv", "-o", f"{LONG}.html"],
     "figure of reproduce": ["reproduce", "synthetic", "--figure", f"{LONG}.png"],
     "output of reproduce": ["reproduce", "folder", "none", "-o", f"{LONG}.tex"],
 }

@@ -26,7 +26,7 @@ LINALG_MODULES = ["_cell_statistics", "_scatters", "_eigenproblem"]  # each may 
 INDEPENDENT = {"report"}  # takes plain values, so that any program may use it: imports utilities only
 HEAVY = {"sklearn.svm", "sklearn.metrics", "scipy.linalg", "pandas", "matplotlib"}
 EXTRAS = "PIL dask distributed jinja2 matplotlib onnx onnxruntime pandas polars"
-EXTRAS += " fastexcel pooch rich skops starlette torch typer uvicorn xlsxwriter"
+EXTRAS += " fastexcel pooch rich skops torch typer xlsxwriter"
 OPTIONAL = set(EXTRAS.split())
 
 # Run in a fresh interpreter: prints what was loaded and what changed, step by step.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from ..model_selection import HEADS, METHODS, Candidate, Method, method_names
 from ..utils.validation import format_list
@@ -26,9 +26,8 @@ LABELS = {
 }
 SHARE_PARAMETERS = ("between_weight", "discrepancy_weight")  # their values are between 0 and 1
 DEFAULT_METHOD = "CIDG"
-MAX_COMPONENTS = 10
-# Parts of the address that only the script of the page uses.
-VIEW_KEYS = ("tab", "data", "color", "stage", "dims", "ensemble", "skew")
+CENTERINGS = ("source", "target")
+VIEW_KEYS = ("data", "color")  # parts of the address that only the script of the page uses
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,8 @@ class Slider:
     values: tuple[float | str, ...]
     default: int
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The slider as plain values for the page, with the values as text."""
-        texts = [str(value) for value in self.values]
-        return {"name": self.name, "label": LABELS[self.name], "values": texts, "default": self.default}
-
     @classmethod
-    def for_parameter(cls, name: str, default: float | str) -> Slider:
+    def for_parameter(cls, name: str, default: float | str) -> Self:
         """Make a slider from the default of a parameter: a number, or a multiple of a scale of the data."""
         if name in SHARE_PARAMETERS:
             values: list[float | str] = [round(0.05 * k, 2) for k in range(21)]
@@ -63,121 +56,73 @@ class Slider:
 
 
 def make_sliders(method: Method) -> list[Slider]:
-    """Make the sliders of a projection: the kernel width, the weights, the ridge."""
+    """Make the sliders of a projection: the kernel width, the ridge, the weights."""
     params = method.transformer.get_params(deep=False)
     return [Slider.for_parameter(name, params[name]) for name in LABELS if name in params]
 
 
-def component_choices(method: Method, n_classes: int) -> list[str]:
-    """Return the possible numbers of components; "all" uses the default of the method."""
-    # These methods have at most as many components as there are contrasts of classes.
-    is_discriminant = method.name in ("CIDG", "KFDA", "MDA")
-    max_components = n_classes - 1 if is_discriminant else MAX_COMPONENTS
-    return ["all", *map(str, range(1, max_components + 1))]
-
-
-def surface_axes(method: Method) -> list[Slider]:
-    """Return the two parameters of the surface, with coarse values; the first has no name if there is only one."""
-    by_name = {slider.name: slider for slider in make_sliders(method)}
-    names = [name for name in by_name if name.endswith("weight")]
-    names += [name for name in ("output_ridge", "ridge") if name in by_name]
-    axes = [replace(by_name[name], values=_coarse_values(by_name[name])) for name in names[:2]]
-    return axes if len(axes) == 2 else [Slider("", ("",), 0), *axes]
-
-
-def _coarse_values(slider: Slider) -> tuple[float | str, ...]:
-    if slider.name in SHARE_PARAMETERS:
-        return slider.values[::2]
-    start = 1 if slider.values[0] == 0.0 else 0
-    return (*slider.values[:start], *slider.values[start::4])
-
-
 @dataclass(frozen=True)
 class Setting:
-    """The held-out domain, and the method and parameters that are fitted to the other domains."""
+    """The held-out domain, and the projection and classifier that are fitted to the other domains."""
 
     held_out: str
     method: str = DEFAULT_METHOD
     head: str = "1-NN"
     centering: str = "source"
-    n_components: int | None = None
     params: Mapping[str, float | str] = field(default_factory=dict)
 
     @classmethod
-    def from_request(cls, values: Mapping[str, Any], domains: Sequence[str], n_classes: int) -> Self:
+    def from_values(cls, values: Mapping[str, Any], domains: Sequence[str]) -> Self:
         """Make a setting from strings by name; an unknown name or value raises ValueError with the allowed ones."""
-        remaining = {name: text for name, text in values.items() if name not in VIEW_KEYS}
 
-        def take(name: str, allowed: Sequence[str], default: str) -> str:
-            text = remaining.pop(name, default)
+        def select(name: str, allowed: Sequence[str], default: str) -> str:
+            text = values.get(name, default)
             if not isinstance(text, str) or text not in allowed:
                 raise ValueError(f"{name} must be one of {format_list(list(allowed))}; got {str(text)[:80]!r}.")
             return text
 
-        held_out = take("held_out", domains, domains[-1])
-        method = METHODS[take("method", projection_names(), DEFAULT_METHOD)]
-        head = take("head", list(HEADS), "1-NN")
-        centering = take("centering", ("source", "target"), "source")
-        components = take("components", component_choices(method, n_classes), "all")
-        n_components = None if components == "all" else int(components)
+        known = {"held_out", "method", "head", "centering", *LABELS, *VIEW_KEYS}
+        unknown = [name for name in values if name not in known]
+        if unknown:
+            raise ValueError(f"Unknown setting {str(unknown[0])[:80]!r}. Settings are {format_list(sorted(known))}.")
+        method = METHODS[select("method", method_names(is_projection=True), DEFAULT_METHOD)]
         params = {}
         for slider in make_sliders(method):
             value_by_text = {str(value): value for value in slider.values}
             default = str(slider.values[slider.default])
-            params[slider.name] = value_by_text[take(slider.name, list(value_by_text), default)]
-        # The page's address keeps parameters of other methods, in case they are selected again.
-        unknown = [name for name in remaining if name not in LABELS]
-        if unknown:
-            raise ValueError(f"Unknown setting {str(unknown[0])[:80]!r}.")
-        return cls(held_out, method.name, head, centering, n_components, params)
+            params[slider.name] = value_by_text[select(slider.name, list(value_by_text), default)]
+        return cls(
+            held_out=select("held_out", domains, domains[-1]),
+            method=method.name,
+            head=select("head", list(HEADS), "1-NN"),
+            centering=select("centering", CENTERINGS, "source"),
+            params=params,
+        )
 
     @classmethod
-    def parse(cls, text: str, domains: Sequence[str], n_classes: int) -> Self:
+    def parse(cls, text: str, domains: Sequence[str]) -> Self:
         """Make a setting from the part of the page's address after the #."""
-        return cls.from_request(dict(parse_qsl(text.removeprefix("#"), keep_blank_values=True)), domains, n_classes)
+        return cls.from_values(dict(parse_qsl(text.removeprefix("#"), keep_blank_values=True)), domains)
 
-    def __str__(self) -> str:
-        """Return the text that `parse` reads."""
-        values = {
-            "held_out": self.held_out,
-            "method": self.method,
-            "head": self.head,
-            "centering": self.centering,
-            "components": "all" if self.n_components is None else self.n_components,
-        }
-        return urlencode({**values, **self.params})
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The parameters of the projection that differ from its defaults."""
-        arguments: dict[str, Any] = dict(self.params)
-        if self.n_components is not None:
-            arguments["n_components"] = self.n_components
-        if self.centering != "source":
-            arguments["centering"] = self.centering
-        return arguments
-
-    def candidate(self, params: Mapping[str, Any] | None = None) -> Candidate:
-        """Return the unfitted projection and classifier; `params` override parameters of the setting."""
-        arguments = {**self.arguments, **(params or {})}
+    def candidate(self) -> Candidate:
+        """Return the unfitted projection and classifier."""
+        arguments = {**self.params, "centering": self.centering}
         projection = type(METHODS[self.method].transformer)(**arguments)
         return Candidate(self.method, arguments, projection, HEADS[self.head], self.head, "decomposition", plain=False)
 
 
-def projection_names() -> list[str]:
-    """Return the names of the methods that can be explored: the projections."""
-    return method_names(is_projection=True)
-
-
-def method_facts(n_classes: int) -> list[dict[str, Any]]:
-    """Return all methods with their sliders, as plain values."""
-    return [
-        {
-            "name": name,
-            "about": METHODS[name].description,
-            "sliders": [slider.facts for slider in make_sliders(METHODS[name])],
-            "components": component_choices(METHODS[name], n_classes),
-            "surface": [axis.name for axis in surface_axes(METHODS[name])],
-        }
-        for name in projection_names()
-    ]
+def list_controls() -> dict[str, Any]:
+    """Return the choices and sliders of the page as plain values."""
+    methods = []
+    for name in method_names(is_projection=True):
+        sliders = [
+            {
+                "name": slider.name,
+                "label": LABELS[slider.name],
+                "values": [str(value) for value in slider.values],
+                "default": slider.default,
+            }
+            for slider in make_sliders(METHODS[name])
+        ]
+        methods.append({"name": name, "about": METHODS[name].description, "sliders": sliders})
+    return {"methods": methods, "default_method": DEFAULT_METHOD, "heads": list(HEADS), "centerings": list(CENTERINGS)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators import Projection, ProjectionCertificate, certify_spectrum
+from ..estimators import Projection
 from ..linalg import Array, CellStatistics, scatter_traces
 from ..utils.samples import Samples
 from ._candidate import Candidate, ignore_expected_warnings
@@ -47,25 +47,20 @@ class DecompositionCache:
             if isinstance(key, tuple) and key[0] is owner:
                 self._entries.pop(key, None)
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._entries
-
     def __len__(self) -> int:
         return len(self._entries)
 
 
 @dataclass(frozen=True)
 class ProjectedSplit:
-    """A split transformed by a projection: training and held-out samples, eigenvalues, and traces of scatters.
+    """A split transformed by a projection: training and held-out samples, and traces of scatters.
 
-    `scatters` are traces over the training samples: see `unseen.linalg.traces`. `ridge` is a number.
+    `scatters` are traces over the training samples: see `unseen.linalg.traces`.
     """
 
     train: Array
     test: Array
-    eigenvalues: Array
     scatters: dict[str, float]
-    ridge: float
 
 
 class _CachedSource(DecompositionSource):
@@ -130,10 +125,6 @@ class CachedSplit:
 
         return self._cache.get(self._key(projection), size, make)
 
-    def is_cached(self, projection: Projection) -> bool:
-        """Whether the decomposition of the kernel is cached."""
-        return self._key(projection) in self._cache
-
     def _key(self, projection: Projection) -> Hashable:
         return self._owner, kernel_key(projection)
 
@@ -144,21 +135,8 @@ class CachedSplit:
             solved = decomposition.solve(projection)
             train, held_out = decomposition.project(projection, solved, self.rows.parts)
             test = held_out[0] if isinstance(held_out, list) else held_out
-            values = solved.solution.eigenvalues[: train.shape[1]]
             scatters = scatter_traces(CellStatistics.from_features(train, self._membership))
-            return ProjectedSplit(train, test, values, scatters, solved.problem.ridge)
-
-    def certify(self, projection: Projection, callback: Callable[[], None] = lambda: None) -> ProjectionCertificate:
-        """Accuracy and stability of the projection; `callback` is called before each domain of the jackknife."""
-        decomposition = self.decompose(projection)
-        domains = decomposition.source_domains
-        with ignore_expected_warnings(), single_thread():
-            return certify_spectrum(projection, decomposition.spectrum, decomposition.counts, domains, callback)
-
-    def principal(self, projection: Projection, max_components: int) -> tuple[Array, Array]:
-        """Leading principal components of the kernel: those of the training rows and of the held-out rows."""
-        basis = self.decompose(projection).principal(max_components)
-        return basis.train, basis.test - basis.offset
+            return ProjectedSplit(train, test, scatters)
 
     def evaluate(self, candidates: Sequence[Candidate]) -> list[Prediction]:
         """Predictions of candidates with one kernel, trained on the training rows, for the held-out rows."""

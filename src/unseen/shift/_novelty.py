@@ -311,30 +311,6 @@ class Novelty(BaseEstimator):
             text=f"{sentence} The nearest source is {nearest!r}.",
         )
 
-    def project_to_plane(self, X: Any) -> tuple[Array, Array]:
-        """Project samples and source domains to the plane in which the sources differ most.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples, preprocessed like those of `fit`.
-
-        Returns
-        -------
-        samples : ndarray of shape (n_samples, 2)
-            Position of each sample. Two sources define one direction; the other one is the main direction of the
-            samples.
-        sources : ndarray of shape (n_domains, 2)
-            Position of the mean of each source domain.
-        """
-        check_is_fitted(self, "reference_")
-        rows = self._embed(validate_data(self, X, reset=False, dtype=np.float64)) - self.means_.mean(axis=0)
-        means = self.means_ - self.means_.mean(axis=0)
-        axes = np.linalg.svd(means, full_matrices=False)[2][: min(2, len(means) - 1)]
-        remainder = rows - rows @ axes.T @ axes
-        axes = np.vstack([axes, np.linalg.svd(remainder - remainder.mean(axis=0), full_matrices=False)[2]])[:2]
-        return rows @ axes.T, means @ axes.T
-
     def _draw(self, X: Array, codes: Any) -> None:
         """Draw random directions, which preserve lengths on average, and fixed points at samples of random domains."""
         random = check_random_state(self.random_state)

@@ -14,8 +14,6 @@ EXTRAS = {  # the extra of each package; packages not listed belong to cli
     "onnx": "images",
     "onnxruntime": "images",
     "PIL": "images",
-    "starlette": "explore",
-    "uvicorn": "explore",
     "xlsxwriter": "excel",
 }
 
