@@ -30,10 +30,8 @@ from sklearn.base import clone
 
 from explore_server import call, serving, session_of, small_table
 from unseen.datasets import make_synthetic
-from unseen.estimators import certify
 from unseen.explore import Explorer, Session, Setting, embedded_sources, python_code
 from unseen.explore._ensemble_view import make_ensemble_view
-from unseen.explore._request_queue import RequestQueue, Superseded
 from unseen.explore._server import bind_socket
 from unseen.model_selection import (
     HEADS,
@@ -118,77 +116,6 @@ def test_scatters_are_those_of_the_projected_sources(session):
     wanted = {"between": between, "within": within, "conditional": conditional, "prior": prior}
     assert found["scatters"] == pytest.approx(wanted, rel=1e-6)
     assert between + within == pytest.approx(np.sum((Z - mean) ** 2))
-
-
-@pytest.mark.parametrize("asked", ASKED, ids=str)
-def test_the_certificate_is_that_of_the_fitted_projection(session, asked):
-    setting = session.setting(asked)
-    shown = session.certify(setting)
-    is_source = session.table.domain != setting.held_out
-    X, y, d = session.table.X[is_source], session.table.y[is_source], session.table.domain[is_source]
-    X = make_preprocessor(session.table.schema, session.scale).fit_transform(X)
-    projection = clone(setting.candidate().transformer).fit(X, y, sample_domain=d)
-    certificate = certify(projection, X, y, sample_domain=d)
-    assert shown["missing"] == certificate.n_missing == 0
-    components = shown["components"]
-    assert [part["eigenvalue"] for part in components] == pytest.approx(projection.eigenvalues_, rel=1e-8)
-    intervals = [[part["low"], part["high"]] for part in components]
-    np.testing.assert_allclose(intervals, certificate.intervals, rtol=1e-6)
-    assert max(part["error"] for part in components) < 1e-8
-    least = np.square(certificate.component_cosines).min(axis=0)
-    assert [part["stability"] for part in components] == pytest.approx(least, abs=1e-6)
-    domains = np.array(session.domains)[np.array(session.domains) != setting.held_out]
-    assert [part["domain"] for part in components] == domains[certificate.component_cosines.argmin(axis=0)].tolist()
-    worst = int(least.argmin())
-    assert f"Component {worst + 1} depends most" in shown["sentences"][0]
-    assert f"without {components[worst]['domain']} retains {100 * least[worst]:.0f}%" in shown["sentences"][0]
-    assert "missed no component" in shown["sentences"][-1]
-
-
-def test_a_certificate_states_what_it_lacks():
-    two = session_of(small_table(90, n_domains=3))
-    shown = two.certify(two.setting({}))
-    assert shown["sentences"][0].endswith("in turn; there are 2.")
-    assert (
-        {part["low"] for part in shown["components"]} == {part["stability"] for part in shown["components"]} == {None}
-    )
-    table = small_table(240)
-    is_single = (table.y == "ill") & ~np.isin(table.domain, ["bonn", "oslo"])
-    table = table.take(np.flatnonzero(~is_single))
-    session = session_of(table)
-    shown = session.certify(session.setting({"held_out": "oslo"}))
-    assert shown["sentences"][0].endswith("a component: bonn.")
-    assert all(part["domain"] != "bonn" for part in shown["components"])
-    json.dumps(shown, allow_nan=False)
-
-
-def test_a_newer_setting_stops_the_jackknife(session):
-    class Stop(Exception):
-        pass
-
-    calls = []
-
-    def stop_at_second():
-        calls.append(len(calls))
-        if len(calls) == 2:
-            raise Stop
-
-    with pytest.raises(Stop):
-        session.certify(session.setting({}), stop_at_second)
-    assert len(calls) == 2
-    queue = RequestQueue()
-    check_current = queue.register("tab", "certify")
-    check_current()
-    queue.register("tab", "solve")
-    with pytest.raises(Superseded):
-        check_current()
-
-
-def test_the_server_sends_the_certificate(server, session):
-    status, _, shown = call(server, "certify", {"setting": {"method": "KFDA"}})
-    assert status == 200
-    assert shown == json.loads(json.dumps(session.certify(session.setting({"method": "KFDA"}))))
-    assert call(server, "certify", {"setting": {"method": "evil"}})[0] == 422
 
 
 def test_the_surface_is_that_of_a_search(session):

@@ -214,30 +214,6 @@ def test_other_settings_are_one_press_away(visit):
     assert page.locator("#v-conditional_weight").inner_text() == "100*scale"
 
 
-def test_the_certainty_of_the_components_follows_the_sliders(visit):
-    session = session_of()
-    page = visit("data=small")
-
-    def shown():
-        page.wait_for_selector('#certainty[aria-busy="false"] tbody tr', timeout=10_000)
-        rows = page.locator("#certainty tbody tr")
-        return [float(row.get_attribute("data-stability")) for row in rows.all()]
-
-    first = shown()
-    drawn(page, lambda: move(page, "conditional_weight", 8))
-    expected = session.certify(session.setting(page.evaluate("location.hash")))
-    assert shown() == pytest.approx([part["stability"] for part in expected["components"]])
-    assert shown() != first
-    assert page.locator("#certainty-text").inner_text() == " ".join(expected["sentences"])
-    for name in ("dot", "whisker"):
-        boxes = page.locator(f"#certainty .{name}")
-        assert boxes.count() == len(first)
-        frame = page.locator("#certainty").bounding_box()
-        for box in (boxes.nth(i).bounding_box() for i in range(boxes.count())):
-            assert frame["x"] <= box["x"]
-            assert box["x"] + box["width"] <= frame["x"] + frame["width"]
-
-
 def test_samples_are_told_by_pointer_keys_and_lasso(visit):
     page = visit("data=small")
     assert NASTY in page.locator("#legend").inner_text(), "names are text, whatever they are"

@@ -12,11 +12,10 @@ from typing import Any, TypeVar, cast
 T = TypeVar("T")
 MAX_TABS = 1_000  # number of (tab, kind) pairs whose newest request is remembered
 # The kinds of pending requests that a new request of the same tab supersedes, by its kind. A new setting also
-# supersedes the validation, the certificate and the surface of the previous one.
+# supersedes the validation and the surface of the previous one.
 SUPERSEDED_KINDS: dict[str, tuple[str, ...]] = {
-    "solve": ("solve", "validate", "certify", "surface"),
+    "solve": ("solve", "validate", "surface"),
     "validate": ("validate",),
-    "certify": ("certify",),
     "surface": ("surface",),
     "ensemble": ("ensemble",),
     "skew": ("skew",),

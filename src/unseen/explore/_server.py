@@ -96,12 +96,6 @@ class Explorer:
         check_current = self.queue.register(_get_tab(request), "validate")
         return await self.queue.run_parts(session.validate(setting), check_current)
 
-    async def certify(self, request: Values) -> Values:
-        """Return the certainty of the components of a setting."""
-        session, setting = await self._get_setting(request)
-        check_current = self.queue.register(_get_tab(request), "certify")
-        return await self.queue.run(lambda: session.certify(setting, check_current), check_current)
-
     async def surface(self, request: Values) -> Values:
         """Return the validation scores of other settings."""
         session, setting = await self._get_setting(request)
@@ -226,7 +220,6 @@ def make_application(explorer: Explorer, token: str, port: int) -> SecurityMiddl
         "model",
         "solve",
         "validate",
-        "certify",
         "surface",
         "code",
         "save",

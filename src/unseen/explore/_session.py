@@ -16,7 +16,6 @@ import numpy as np
 from ..model_selection import METHODS, CachedSplit, DecompositionCache
 from ..tables import Table, make_preprocessor
 from ..utils.samples import Samples
-from ._certificate_view import describe_certificate
 from ._setting import Setting, method_facts, surface_axes
 
 MAX_ROWS = 2_000  # can be decomposed within one or two seconds
@@ -176,11 +175,6 @@ class Session:
             yield None
         mean = float(np.mean(scores)) if scores and not error else None
         yield {"validation": mean, "validated": len(scores), "unscored": error, "pending": False}
-
-    def certify(self, setting: Setting, check_current: CheckCurrent = lambda: None) -> dict[str, Any]:
-        """Return intervals, stability and numerical errors of the components of a setting, as plain values."""
-        split = self.split(setting.held_out)
-        return describe_certificate(split.certify(setting.candidate().transformer, check_current))
 
     def before(self, setting: Setting) -> Any:
         """Return the leading kernel principal components of all samples, with the kernel of the setting."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..estimators import Projection, ProjectionCertificate, certify_spectrum
+from ..estimators import Projection
 from ..linalg import Array, CellStatistics, scatter_traces
 from ..utils.samples import Samples
 from ._candidate import Candidate, ignore_expected_warnings
@@ -147,13 +147,6 @@ class CachedSplit:
             values = solved.solution.eigenvalues[: train.shape[1]]
             scatters = scatter_traces(CellStatistics.from_features(train, self._membership))
             return ProjectedSplit(train, test, values, scatters, solved.problem.ridge)
-
-    def certify(self, projection: Projection, callback: Callable[[], None] = lambda: None) -> ProjectionCertificate:
-        """Accuracy and stability of the projection; `callback` is called before each domain of the jackknife."""
-        decomposition = self.decompose(projection)
-        domains = decomposition.source_domains
-        with ignore_expected_warnings(), single_thread():
-            return certify_spectrum(projection, decomposition.spectrum, decomposition.counts, domains, callback)
 
     def principal(self, projection: Projection, max_components: int) -> tuple[Array, Array]:
         """Leading principal components of the kernel: those of the training rows and of the held-out rows."""

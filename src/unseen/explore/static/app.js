@@ -1,6 +1,6 @@
 // The page. Its state is in the address after the #: every control changes it, and one request at a time uses it.
 import { byId, call, element, errorText, showStatus, unpack } from "./api.js";
-import { bars, certainty, figures, legend, markSurface, surface } from "./charts.js";
+import { bars, figures, legend, markSurface, surface } from "./charts.js";
 import { ensembleTab } from "./ensemble.js";
 import { showModel } from "./model.js";
 import { Plot, colorOf, shapeOf } from "./plot.js";
@@ -164,7 +164,6 @@ async function request() {
   clearTimeout(compareTimer);
   comparing?.abort();
   byId("weights").setAttribute("aria-busy", "true");
-  byId("certainty").setAttribute("aria-busy", "true");
   if (pending) {
     pending.changed = true;
     if (performance.now() - pending.since > ABORT_AFTER) pending.controller.abort();
@@ -275,15 +274,14 @@ function listRows(rows) {
   }));
 }
 
-// Slower results follow when the sliders have not changed for a while: the certainty of the components, the validation of
-// the current setting on the sources, then that of other settings.
+// Slower results follow when the sliders have not changed for a while: the validation of the current setting on the
+// sources, then that of other settings.
 async function compare() {
   if (state.tab !== "weights") return;
   comparing = new AbortController();
   const { signal } = comparing;
   const current = scene;
   try {
-    if (current) await certify(current, signal);
     if (current?.pending) {
       Object.assign(current, await call("validate", { data: state.data, setting: current.setting }, signal));
     }
@@ -292,17 +290,6 @@ async function compare() {
   } catch (error) {
     if (error.name !== "AbortError") byId("surface-text").textContent = errorText(error);
   }
-}
-
-async function certify({ setting: values }, signal) {
-  try {
-    certainty(byId("certainty"), byId("certainty-text"), await call("certify", { data: state.data, setting: values }, signal));
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    byId("certainty").replaceChildren();
-    byId("certainty-text").textContent = errorText(error);
-  }
-  byId("certainty").setAttribute("aria-busy", "false");
 }
 
 async function compareOthers(signal) {
@@ -420,8 +407,6 @@ async function open(values) {
   before = { key: "", points: null };
   plot.clearSelection();
   listRows([]);
-  byId("certainty").replaceChildren();
-  byId("certainty-text").textContent = "";
   delete byId("surface").dataset.key;
   byId("surface").replaceChildren();
   byId("sliders").dataset.method = "";

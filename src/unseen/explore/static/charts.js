@@ -52,43 +52,6 @@ export function bars(container, { scatters, n_train }) {
   }
 }
 
-const MAX_CERTAIN_COMPONENTS = 10; // of the table below
-const significant = (value) => (value >= 0.001 && value < 10000 ? String(Number(value.toPrecision(3))) : value.toExponential(1));
-
-// Show a table of the components: eigenvalues with their intervals on a common logarithmic scale, and stability.
-export function certainty(container, text, { components, sentences }) {
-  const shown = components.slice(0, MAX_CERTAIN_COMPONENTS);
-  const logs = shown.flatMap(({ eigenvalue, low, high }) => [low ?? eigenvalue, high ?? eigenvalue].map(Math.log10));
-  const least = Math.min(...logs);
-  const range = Math.max(...logs) - least || 1;
-  const position = (value) => (100 * (Math.log10(value) - least)) / range;
-  const rows = shown.map(({ eigenvalue, low, high, stability, domain }, j) => {
-    const dot = element("div", { class: "dot" });
-    dot.style.left = `${position(eigenvalue)}%`;
-    const scale = element("div", { class: "interval", "aria-hidden": "true" }, dot);
-    if (low !== null) {
-      const whisker = element("div", { class: "whisker" });
-      whisker.style.left = `${position(low)}%`;
-      whisker.style.width = `${position(high) - position(low)}%`;
-      scale.prepend(whisker);
-    }
-    const interval = low === null ? "" : ` (${significant(low)} to ${significant(high)})`;
-    const bar = element("div", { class: "fill", "aria-hidden": "true" });
-    bar.style.width = `${100 * (stability ?? 0)}%`;
-    return element("tr", { "data-component": j + 1, "data-eigenvalue": eigenvalue, "data-stability": stability },
-      element("th", { scope: "row" }, j + 1),
-      element("td", {}, scale, `${significant(eigenvalue)}${interval}`),
-      element("td", {}, ...(stability === null ? ["–"] : [bar, `${(100 * stability).toFixed(0)}% without ${domain}`])));
-  });
-  const heads = ["Component", "Eigenvalue, 95% interval", "Stability"];
-  const table = element("table", { class: "certainty" },
-    element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
-    element("tbody", {}, ...rows));
-  container.replaceChildren(table);
-  const more = components.length > shown.length ? `The first ${shown.length} of ${components.length} components. ` : "";
-  text.textContent = more + sentences.join(" ");
-}
-
 // The number of a value such as "0.1*scale", "scale" or "0.5".
 const parseNumber = (text) => {
   const [factor, unit] = text.includes("*") ? text.split("*") : [isNaN(text) ? "1" : text, ""];
