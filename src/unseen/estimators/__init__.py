@@ -4,7 +4,6 @@ Each method has one module. The package imports `linalg`, `kernels` and `utils`.
 """
 
 from ..utils.optional_imports import is_dask
-from ._certificate import MIN_JACKKNIFE_DOMAINS, ProjectionCertificate, certify, certify_spectrum
 from ._cidg import CIDG
 from ._dask import align_blocks, compute, map_blocks, reduce_blocks, row_blocks, tree_reduce
 from ._dica import DICA
@@ -42,7 +41,5 @@ __all__ = [
     "DomainCenterer",
     "DomainHarmonizer",
     "MarginalTransferClassifier",
-    "ProjectionCertificate",
     "UndoBias",
-    "certify",
 ]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from sklearn.utils._param_validation import StrOptions
-
 from ..linalg import (
-    CellCorrection,
     Ints,
     ScatterProblem,
     between_contrast,
@@ -42,7 +39,6 @@ class CIDG(Projection):
         The paper's :math:`\alpha`; "scale" as above.
     norm_weight : float, default=0.0
         Weight :math:`\kappa` of the RKHS norm: 0 in the paper, 1 in its authors' released code.
-    {cell_correction}
     {common}
 
     Attributes
@@ -77,7 +73,6 @@ class CIDG(Projection):
     conditional_weight: float | str = "scale"
     prior_weight: float | str = "scale"
     norm_weight: float = 0.0
-    cell_correction: CellCorrection = "none"
 
     _invariance_weights: ClassVar[tuple[str, ...]] = ("conditional_weight", "prior_weight")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -85,7 +80,6 @@ class CIDG(Projection):
         "conditional_weight": [NON_NEGATIVE, str],
         "prior_weight": [NON_NEGATIVE, str],
         "norm_weight": [NON_NEGATIVE],
-        "cell_correction": [StrOptions({"none", "unbiased", "shrink"})],
     }
 
     def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
@@ -98,6 +92,4 @@ class CIDG(Projection):
             ),
             norm_weight=self.norm_weight,
             ridge=ridge,
-            n_noisy=2,
-            cell_correction=self.cell_correction,
         )

@@ -21,18 +21,6 @@ feature_map : transformer, "linear" or None, default=None
     square of the number of samples. "linear" uses X itself. A map must work row by row; for `partial_fit`, freeze a
     fitted one with :class:`sklearn.frozen.FrozenEstimator`."""
 
-CELL_CORRECTION = """\
-cell_correction : {%s}, default="none"
-    Correction of the scatter between domains for the sampling error of cell means, which inflates it where domains have
-    few samples of a class. %s
-    See :ref:`cell_correction`."""
-UNBIASED = """\
-"unbiased" subtracts its expected error, as far as the scatter stays positive semi-definite;
-    "shrink" shrinks cell means toward the mean of their class, as in a random-effects model."""
-SHRINK = """\
-"shrink" shrinks cell means toward the mean of their class, as in a random-effects
-    model."""
-
 ATTRIBUTES = """\
 eigenvalues_ : ndarray of shape (n_components,)
     Ratio of numerator to denominator for each component, in decreasing order. After `partial_fit`, this and the other
@@ -75,6 +63,4 @@ def shared_docs(ridge_power: int) -> dict[str, str]:
     return {
         "common": COMMON.replace("{power}", power).replace("{scale}", scale),
         "attributes": ATTRIBUTES,
-        "cell_correction": CELL_CORRECTION % ('"none", "unbiased", "shrink"', UNBIASED),
-        "cell_shrinkage": CELL_CORRECTION % ('"none", "shrink"', SHRINK),
     }

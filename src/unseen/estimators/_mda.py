@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
 from ..linalg import (
     Ints,
@@ -40,7 +40,6 @@ class MDA(Projection):
         The paper's :math:`\gamma`, of the average domain discrepancy G.
     within_weight : float, default=1.0
         The paper's :math:`\alpha`, of the multidomain within-class scatter Q.
-    {cell_shrinkage}
     {common}
 
     Attributes
@@ -67,7 +66,6 @@ class MDA(Projection):
     discrepancy_weight: float = 0.5
     conditional_weight: float = 1.0
     within_weight: float = 1.0
-    cell_correction: Literal["none", "shrink"] = "none"
 
     _ridge_power: ClassVar[int] = 1
     _invariance_weights: ClassVar[tuple[str, ...]] = ("conditional_weight",)
@@ -76,7 +74,6 @@ class MDA(Projection):
         "discrepancy_weight": [Interval(Real, 0, 1, closed="both")],
         "conditional_weight": [NON_NEGATIVE],
         "within_weight": [NON_NEGATIVE],
-        "cell_correction": [StrOptions({"none", "shrink"})],
     }
 
     def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
@@ -94,6 +91,4 @@ class MDA(Projection):
             within_weight=within,
             norm_weight=1.0,
             ridge=ridge,
-            n_noisy=1,
-            cell_correction=self.cell_correction,
         )

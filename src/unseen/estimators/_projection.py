@@ -196,31 +196,6 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
             )
         return self._copy_with_offset(moments.mean)
 
-    def summary(self) -> str:
-        """Describe the fitted components: eigenvalues, bounds on their errors, and whether any was missed.
-
-        Returns
-        -------
-        text : str
-            One line for each component, and a sentence on completeness. :func:`unseen.estimators.certify` adds a
-            jackknife over domains, which needs the labels of the training data.
-        """
-        self.finalize()
-        n_domains, n_classes = self.cell_counts_.shape
-        samples = f"{self.cell_counts_.sum():,} samples, {n_domains} domains"
-        if self._needs_labels():
-            samples += f", {n_classes} classes"
-        lines = [f"{type(self).__name__}: {samples}", "component  eigenvalue  relative error"]
-        for number, (eigenvalue, error) in enumerate(zip(self.eigenvalues_, self.residual_, strict=True), 1):
-            lines.append(f"{number:9d}  {eigenvalue:10.3g}  {error:14.1e}")
-        if self.is_complete_ is None:
-            lines.append("Whether a larger eigenvalue was missed is not known.")
-        elif self.is_complete_:
-            lines.append("No larger eigenvalue was missed.")
-        else:
-            lines.append("A larger eigenvalue was missed.")
-        return "\n".join(lines)
-
     def _copy_with_offset(self, mean: Array) -> Self:
         """Return a copy that subtracts another mean."""
         recentered = copy.copy(self)
@@ -420,11 +395,6 @@ def make_problem(projection: Projection, counts: Ints, size: float) -> Projectio
     name = type(projection).__name__
     n_cells = int(np.count_nonzero(counts))
     check_cell_memory(n_cells, name)
-    if getattr(projection, "cell_correction", "none") != "none" and counts.sum() == n_cells:
-        raise ValueError(
-            f"cell_correction={projection.cell_correction!r} needs a class with at least two samples in a domain, to "
-            'estimate the variance within cells; every class has one sample per domain. Use cell_correction="none".'
-        )
     ridge = projection.ridge
     if isinstance(ridge, str):
         ridge = parse_multiple(ridge, "scale", "ridge") * (RIDGE_SCALE * size) ** projection._ridge_power

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,12 +27,9 @@ from ..linalg import (
     is_cholesky_accurate,
     krylov_spectra,
     residuals,
-    shrink_cell_means,
     solve,
     solve_with_total,
     spectral_residuals,
-    spectrum_cell_gram,
-    subtract_cell_noise,
     whiten_by_cholesky,
     whiten_by_eigh,
 )
@@ -142,58 +139,24 @@ class ProjectionProblem:
     def solve(self, varying: Spectrum, whitened: WhitenedProblem) -> Solution:
         """Return all components, from the result of `whiten`; the spectrum must be complete."""
         with self._explain_singularity():
-            problem = self.correct_cells(varying, whitened)
-            return self.solver(varying, whitened, problem, self.counts, self.max_components)
-
-    def correct_cells(self, varying: Spectrum, whitened: WhitenedProblem) -> ScatterProblem:
-        """Return the scatters, corrected for the sampling error of cell means if that was requested."""
-        if self.scatter_problem.cell_correction == "shrink":
-            return self._shrink_cells(*spectrum_cell_gram(varying)).scatter_problem
-        return self._subtract_noise(whitened)
-
-    def _solve_whitened(self, varying: Spectrum, whitened: WhitenedProblem) -> Solution:
-        with self._explain_singularity():
-            problem = self._subtract_noise(whitened)
-            return self.solver(varying, whitened, problem, self.counts, self.max_components)
-
-    def _shrink_cells(self, cell_gram: Array, total: float) -> ProjectionProblem:
-        """Return the eigenproblem with cell means shrunk toward those of their classes, if that was requested."""
-        problem = self.scatter_problem
-        if problem.cell_correction != "shrink" or not problem.n_noisy:
-            return self
-        return replace(self, scatter_problem=shrink_cell_means(problem, self.counts, cell_gram, total))
-
-    def _subtract_noise(self, whitened: WhitenedProblem) -> ScatterProblem:
-        """Return the scatters without the expected sampling error of cell means, if that was requested."""
-        problem = self.scatter_problem
-        if problem.cell_correction != "unbiased" or not problem.n_noisy:
-            return problem
-        return subtract_cell_noise(problem, whitened, self.counts)
+            return self.solver(varying, whitened, self.scatter_problem, self.counts, self.max_components)
 
     def solve_spectrum(self, spectrum: Spectrum) -> CheckedSolution:
         """Return all components, from a complete spectrum."""
         varying, whitened = self.whiten(spectrum)
-        with self._explain_singularity():
-            problem = self.correct_cells(varying, whitened)
-            solution = self.solver(varying, whitened, problem, self.counts, self.max_components)
+        solution = self.solve(varying, whitened)
         kept = solution.keep_leading(self.max_components)
+        problem = self.scatter_problem
         if not problem.is_symmetric:
             return CheckedSolution(solution, np.full(len(kept.eigenvalues), np.nan), None)
         coordinates = varying.to_coordinates(kept.coefficients)
         with np.errstate(over="ignore", invalid="ignore"):  # Weights of 1e300 overflow; there is no bound then.
             errors = spectral_residuals(varying, problem, self.counts, kept.eigenvalues, coordinates)
-        is_complete = self._is_complete(kept, varying, whitened, problem)
+        is_complete = self._is_complete(kept, varying, whitened)
         return CheckedSolution(solution, np.where(np.isnan(errors), np.inf, errors), is_complete)
 
     def solve_gram(self, K: Array, centered: CenteredKernel, membership: Membership) -> CheckedSolution:
         """Return all components, from a centered kernel matrix, which is overwritten."""
-        if self.scatter_problem.cell_correction == "shrink":
-            indicators = membership.indicators
-            shrunk = self._shrink_cells(indicators @ (indicators @ K).T, float(np.trace(K)))
-            return shrunk._solve_centered_gram(K, centered, membership)
-        return self._solve_centered_gram(K, centered, membership)
-
-    def _solve_centered_gram(self, K: Array, centered: CenteredKernel, membership: Membership) -> CheckedSolution:
         problem = self.scatter_problem
         solution = None
         if len(K) > MAX_EIGH_ROWS and problem.is_symmetric and self.ridge:
@@ -232,13 +195,12 @@ class ProjectionProblem:
         whitened = whiten_by_cholesky(K, membership, self.scatter_problem, precision)
         if whitened is None:
             return None
-        problem = self._subtract_noise(whitened)
-        solution = solve(whitened, problem, self.counts)
+        solution = solve(whitened, self.scatter_problem, self.counts)
         if not self._are_accurate(solution, np.full(len(solution.eigenvalues), error)):
             return None
         kept = solution.keep_leading(self.max_components)
-        is_complete = self._is_complete(kept, None, whitened, problem)
-        return CheckedSolution(solution, residuals(K, membership, problem, kept), is_complete)
+        is_complete = self._is_complete(kept, None, whitened)
+        return CheckedSolution(solution, residuals(K, membership, self.scatter_problem, kept), is_complete)
 
     def _solve_in_krylov_spaces(self, K: Array, membership: Membership, precision: float) -> CheckedSolution | None:
         """Solve in the smallest Krylov space that is accurate enough; None if no small space is."""
@@ -250,12 +212,11 @@ class ProjectionProblem:
             if problem.norm_weight and spectrum.values.min() < -spectrum.rounding:
                 return None
             varying, whitened = self.whiten(spectrum)
-            problem = self._subtract_noise(whitened)
             if problem.total_weight and n_components is not None:
                 # One component more than requested: the gap to the next eigenvalue bounds the error of the last one.
                 solution = solve_with_total(varying, whitened, problem, self.counts, n_components + 1)
             else:
-                solution = self._solve_whitened(varying, whitened)
+                solution = self.solve(varying, whitened)
             errors = residuals(K, membership, problem, solution)
             if errors[:n_components].max(initial=0.0) < EIGENVALUE_ACCURACY and self._are_accurate(solution, errors):
                 # A count in a subspace proves nothing, but contrasts of class means have at most C - 1 eigenvalues.
@@ -265,15 +226,16 @@ class ProjectionProblem:
                 return None  # Even the smallest possible residuals would not be enough.
         return None
 
-    def _is_complete(
-        self, kept: Solution, varying: Spectrum | None, whitened: WhitenedProblem, problem: ScatterProblem
-    ) -> bool | None:
+    def _is_complete(self, kept: Solution, varying: Spectrum | None, whitened: WhitenedProblem) -> bool | None:
         """Whether no eigenvalue larger than the smallest one kept was missed; None if numbers overflow."""
         with np.errstate(over="raise", invalid="raise"):
             try:
-                return count_missing_eigenvalues(kept.eigenvalues, varying, whitened, problem, self.counts) == 0
+                n_missing = count_missing_eigenvalues(
+                    kept.eigenvalues, varying, whitened, self.scatter_problem, self.counts
+                )
             except FloatingPointError:
                 return None
+        return n_missing == 0
 
     def _are_accurate(self, solution: Solution, errors: Array) -> bool:
         """Whether components are accurate enough if eigenvalues have these relative errors."""

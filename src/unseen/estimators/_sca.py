@@ -5,16 +5,9 @@ from __future__ import annotations
 from numbers import Real
 from typing import Any, ClassVar
 
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
-from ..linalg import (
-    CellCorrection,
-    Ints,
-    ScatterProblem,
-    between_contrast,
-    cell_within_contrast,
-    domain_contrast,
-)
+from ..linalg import Ints, ScatterProblem, between_contrast, cell_within_contrast, domain_contrast
 from ..utils.estimator_mixins import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
@@ -38,7 +31,6 @@ class SCA(Projection):
         The paper's :math:`\beta`, between 0 and 1: between-class against total scatter.
     domain_weight : float, "scale" or a multiple such as "10*scale", default="scale"
         The paper's :math:`\delta`; "scale" is ``n_samples``, on the scale of the within-class scatter.
-    {cell_correction}
     {common}
 
     Attributes
@@ -66,14 +58,12 @@ class SCA(Projection):
 
     between_weight: float = 0.5
     domain_weight: float | str = "scale"
-    cell_correction: CellCorrection = "none"
 
     _invariance_weights: ClassVar[tuple[str, ...]] = ("domain_weight",)
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **Projection._parameter_constraints,
         "between_weight": [Interval(Real, 0, 1, closed="both")],
         "domain_weight": [NON_NEGATIVE, str],
-        "cell_correction": [StrOptions({"none", "unbiased", "shrink"})],
     }
 
     def _default_components(self, counts: Ints) -> int:
@@ -89,6 +79,4 @@ class SCA(Projection):
             ),
             norm_weight=1.0,
             ridge=ridge,
-            n_noisy=1,
-            cell_correction=self.cell_correction,
         )

@@ -4,7 +4,6 @@ A method is a `ScatterProblem` over contrasts of cell means. The solver contains
 package imports NumPy and SciPy only.
 """
 
-from ._cell_noise import shrink_cell_means, spectrum_cell_gram, subtract_cell_noise
 from ._cell_statistics import (
     Array,
     CellStatistics,
@@ -25,7 +24,6 @@ from ._cell_statistics import (
     product,
 )
 from ._eigenproblem import (
-    CellCorrection,
     IndefiniteKernelError,
     ScatterProblem,
     SingularProblemError,
@@ -62,7 +60,6 @@ from ._scatters import (
 
 __all__ = [
     "Array",
-    "CellCorrection",
     "CellStatistics",
     "Gram",
     "IndefiniteKernelError",
@@ -104,12 +101,9 @@ __all__ = [
     "product",
     "residuals",
     "scatter_traces",
-    "shrink_cell_means",
     "solve",
     "solve_with_total",
     "spectral_residuals",
-    "spectrum_cell_gram",
-    "subtract_cell_noise",
     "whiten_by_cholesky",
     "whiten_by_eigh",
 ]

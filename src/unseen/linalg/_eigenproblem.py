@@ -35,7 +35,6 @@ MIN_DENOMINATOR_EIGENVALUE = 1e-8
 EIGENVALUE_TOLERANCE = 1e-9
 # Eigenvalues are counted above this share of the smallest one found, so that its rounding error does not matter.
 COMPLETENESS_MARGIN = 1 - 1e-6
-CellCorrection = Literal["none", "unbiased", "shrink"]
 MIN_LANCZOS_SIZE = 200  # number of eigenvalues of the Gram matrix from which Lanczos iterations can be faster
 
 
@@ -60,10 +59,6 @@ class ScatterProblem:
     is_symmetric : bool
         Whether the eigenproblem is symmetric, as the solvers of this module require. A method with another eigenproblem
         supplies its own solver.
-    n_noisy : int
-        Number of penalties, the first ones, that are scatters between domains and that `cell_correction` corrects.
-    cell_correction : {"none", "unbiased", "shrink"}
-        How the sampling error of cell means in these penalties is corrected (see ``linalg/_cell_noise.py``).
     """
 
     numerator: Array
@@ -73,8 +68,6 @@ class ScatterProblem:
     norm_weight: float = 0.0
     total_weight: float = 0.0
     is_symmetric: bool = True
-    n_noisy: int = 0
-    cell_correction: CellCorrection = "none"
 
     @property
     def is_low_rank(self) -> bool:

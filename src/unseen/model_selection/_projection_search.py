@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.stats import rankdata
 from sklearn.base import MetaEstimatorMixin
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..estimators import Projection, check_gram, invariance_weights, validation_options
+from ..estimators import Projection, check_gram, validation_options
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
 from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
 from ..utils.progress import with_callbacks
 from ..utils.samples import Samples, make_samples
-from ..utils.validation import MANY_CLASSES_WARNING, encode_classes, format_list, require_named_domains
+from ..utils.validation import MANY_CLASSES_WARNING, encode_classes, require_named_domains
 from ..utils.warnings import ignore_warnings
 from ._base_selector import BaseSelector, reject_dask
 from ._candidate import Candidate, bind_domains, clone_with_params
@@ -35,7 +35,6 @@ from ._validation import (
     best_index,
     tabulate_candidates,
 )
-from ._weight_optimizer import optimize_settings
 
 
 @keyword_parameters
@@ -61,10 +60,6 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         domain, so they are selected on held-out domains.
     scoring : str or callable, default="accuracy"
         A scikit-learn scorer.
-    optimizer : {"grid", "gradient"}, default="grid"
-        "gradient" replaces the grid over invariance weights and ridge: for every other setting in `param_grid`, such
-        as a kernel width, they minimize the log loss of a logistic regression on held-out domains, by L-BFGS with
-        closed-form derivatives. The optimized settings are then scored as those of a grid.
     refit : bool or callable, default=True
         Whether to refit the selected setting on all data; a callable gets `cv_results_` and returns its index.
     n_jobs : int, default=None
@@ -111,7 +106,6 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         default=None, kw_only=False
     )
     classifier: Any = None
-    optimizer: Literal["grid", "gradient"] = "grid"
     refit: bool | Callable[[dict[str, Any]], int] = True
 
     __metadata_request__transform: ClassVar = {"sample_domain": True}
@@ -121,7 +115,6 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         "estimator": [HasMethods(["fit", "transform"])],
         "param_grid": [dict, list, None],
         "classifier": [HasMethods(["fit", "predict"]), None],
-        "optimizer": [StrOptions({"grid", "gradient"})],
         "refit": ["boolean", callable],
     }
 
@@ -159,8 +152,6 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         data = self._check_data(X, y, sample_domain, sample_weight, params.pop("groups", None))
         splits = domain_splits(self, data, sample_domain, params)
         settings = self._settings()
-        if self.optimizer == "gradient":
-            settings = self._optimize(settings, data, splits)
         if not settings:
             raise ValueError(
                 f"param_grid={self.param_grid!r} contains no setting. Use {{}} to score the estimator as it is."
@@ -243,21 +234,6 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
             if method.is_projection and isinstance(self.estimator, type(method.transformer)):
                 return replace(method, transformer=self.estimator).settings(len(self.classes_))
         raise ValueError(f"There is no default grid for {type(self.estimator).__name__}. Pass param_grid.")
-
-    def _optimize(self, settings: list[dict[str, Any]], data: Samples, splits: list[Split]) -> list[dict[str, Any]]:
-        """Replace the weights and ridges of a grid by optimized ones, for each distinct setting of the rest."""
-        optimized = {*invariance_weights(self.estimator), "ridge"}
-        if self.param_grid is not None:
-            fixed = sorted(optimized.intersection(*([set(setting) for setting in settings] or [set()])))
-            if fixed:
-                raise ValueError(
-                    f'param_grid contains {format_list(fixed)}, which optimizer="gradient" optimizes. Remove it, or '
-                    'use optimizer="grid".'
-                )
-        rest = [{name: value for name, value in setting.items() if name not in optimized} for setting in settings]
-        distinct = {tuple((name, hashable_key(value)) for name, value in setting.items()): setting for setting in rest}
-        with single_thread():
-            return optimize_settings(self.estimator, data, splits, list(distinct.values()))
 
     def _select_best(self) -> None:
         means = self.cv_results_["mean_test_score"]
