@@ -117,7 +117,6 @@ def _model(home: Home, path: Path) -> None:
 def _model_table(home: Home, path: Path) -> None:
     model = load_model(path)
     model.predict_table(PATIENTS, domain="hospital")
-    model.explain(PATIENTS)
     model.novelty(PATIENTS)
     model.save(home.work / "copy.unseen")
 

@@ -16,6 +16,7 @@ pytest.importorskip("skops", reason="model files need the extra")
 pytest.importorskip("typer", reason="the command needs its extra")
 import polars as pl
 import typer
+from unseen.models._single_row import encode_row
 
 import unseen
 from command import run_command
@@ -27,7 +28,6 @@ from unseen.cli._predict import predict
 from unseen.cli._show import show
 from unseen.exceptions import SmallBatchError
 from unseen.models import ModelFileError, load_model
-from unseen.models._single_row import encode_row
 from unseen.tables import Column, Schema
 
 APP = typer.Typer(pretty_exceptions_enable=False)

@@ -109,19 +109,10 @@ def test_an_interrupted_curve_says_how_to_continue(folder, tmp_path, monkeypatch
     assert "Run the same command again to continue" in err
 
 
-def test_importance_and_explanations_name_the_columns(folder):
+def test_importance_names_the_columns(folder):
     options = ("--domain", "hospital", "--repeats", 2, "--report", folder / "i.html")
     code, out, err = unseen("importance", folder / "model.unseen", folder / "all.csv", *options)
     assert code == 0, err
     assert "Loss of accuracy" in out
     assert out.index("age") < out.index("chol")
     assert "Importance of columns" in (folder / "i.html").read_text(encoding="utf-8")
-    code, out, err = unseen("explain", folder / "model.unseen", folder / "all.csv", "--rows", "1,3")
-    assert code == 0, err
-    assert "Row 1: " in out
-    assert "Row 3: " in out
-    assert "age: " in out
-    for rows, message in (("0", "from 1"), ("x", "from 1"), ("1000", "fewer rows")):
-        code, _, err = unseen("explain", folder / "model.unseen", folder / "all.csv", "--rows", rows)
-        assert code == 2
-        assert message in err

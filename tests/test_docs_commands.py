@@ -242,7 +242,7 @@ def test_a_command_of_the_guide_runs(command, place, monkeypatch):
         pytest.importorskip("distributed", reason="needs the extra dask")
     if ".onnx" in command.text:
         draw_photos(place)
-    if words[1] in ("predict", "explain", "importance") and not Path(words[2]).exists():
+    if words[1] in ("predict", "importance") and not Path(words[2]).exists():
         unseen.fit("eleven_patients", methods="logistic").save(words[2])
     less = {name: value for kind in FASTER if kind in words[1:3] for name, value in FASTER[kind].items()}
     more = [word for name, value in less.items() if name not in words for word in (name, value) if word]

@@ -240,7 +240,6 @@ def test_predictions_of_a_model_in_memory_are_those_of_its_file(table, found, tm
         )
         sets = [one.predict_set(table.X, 0.75, sample_domain=domain) for one in (model, again)]
         assert [own.tolist() for own in sets[0]] == [own.tolist() for own in sets[1]]
-        assert again.explain(table.X, sample_domain=domain) == model.explain(table.X, sample_domain=domain)
 
 
 def with_doubtful_rows(model, share):
@@ -367,7 +366,7 @@ def test_a_recentered_pool_serves_single_rows(table):
 def test_models_of_tables_refuse_small_batches_like_the_pool(table):
     fitted = replace(fit_table(table, "logistic").model, ensemble=pool_of(table, CIDG(centering="target")))
     model = Model(fitted, {"schema": table.schema.to_dict()})
-    for ask in (fitted.predict, fitted.predict_proba, model.predict, model.explain, model.predict_table):
+    for ask in (fitted.predict, fitted.predict_proba, model.predict, model.predict_table):
         with pytest.raises(SmallBatchError, match="The new domain has 9 rows"):
             ask(table.X[:9])
 

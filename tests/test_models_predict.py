@@ -90,38 +90,6 @@ def test_arrays_are_taken_as_they_are(home, model):
         model.predict_table(X[:, :2])
 
 
-@pytest.mark.parametrize("name", ["plain", "pool", "smooth"])
-def test_single_predictions_are_explained(home, name):
-    model, (X, domain) = unseen.load_model(home / f"{name}.unseen"), encoded(home)
-    told = model.explain(X, sample_domain=domain)
-    assert [row["label"] for row in told] == model.predict(X, sample_domain=domain).tolist()
-    likely = model.predict_proba(X, sample_domain=domain).max(axis=1)
-    np.testing.assert_allclose([row["probability"] for row in told], likely)
-    for row in told:
-        assert (row["agreement"] == pytest.approx(1)) == (row["dissent"] == [])
-        assert 0 <= row["farther"] <= 1
-    assert model.explain(X, [3, 1], sample_domain=domain) == [told[3], told[1]]
-    assert len(model.explain(X, domain == "lima", sample_domain=domain)) == (domain == "lima").sum()
-    with pytest.warns(NewDataWarning, match="The new rows lie outside of the source domains"):
-        assert {row["farther"] for row in model.explain(X + 1000)} == {0.0}
-
-
-def test_members_that_dissent_are_named_as_the_card_names_them(home):
-    model, (X, _) = unseen.load_model(home / "pool.unseen"), encoded(home)
-    dissent = {name for row in model.explain(X) for name in row["dissent"]}
-    assert dissent <= {"CIDG + LogisticRegression", "LogisticRegression", "KFDA + LogisticRegression"} | {
-        "DomainCenterer + LogisticRegression"
-    }
-    assert dissent
-    members = [{"model": f"member {j}"} for j in range(5)]
-    named = unseen.models.Model(model.estimator, {**model.card, "ensemble": {"members": members}})
-    pool, prepared = model.estimator.ensemble, model.estimator.prepare(X)
-    said = pool.member_probabilities(prepared).argmax(axis=2)
-    for i, row in enumerate(named.explain(X)):
-        chosen = model.classes_.tolist().index(row["label"])
-        assert row["dissent"] == [f"member {j}" for j in np.flatnonzero(said[:, i] != chosen)]
-
-
 def test_a_table_says_what_plays_no_part_before_it_is_predicted(home, model):
     frame = pl.read_parquet(home / "new.parquet").with_columns(mood=1)
     table = model.open_table(frame, keep="all", batch_size=7)
@@ -168,7 +136,7 @@ def test_python_warns_in_the_words_that_the_command_prints(home, tmp_path, name)
     frame.write_csv(tmp_path / "new.csv")
     text = command("predict", home / f"{name}.unseen", tmp_path / "new.csv", "-o", tmp_path / "o.csv")[1]
     model = unseen.load_model(home / f"{name}.unseen")
-    for ask in (model.predict, model.predict_proba, model.explain, lambda data: model.predict_set(data, 0.7)):
+    for ask in (model.predict, model.predict_proba, lambda data: model.predict_set(data, 0.7)):
         with pytest.warns(NewDataWarning) as caught:
             ask(frame)
         notes = [str(warning.message) for warning in caught]

@@ -16,7 +16,7 @@ from unseen.adaptation import AdaptationPlan, append_batch, read_batches, summar
 from unseen.adaptation._batch_log import MAX_CHARTED_CLASSES
 from unseen.exceptions import DataWarning
 from unseen.model_selection import get_metric
-from unseen.models._importance import find_references, make_importance, permute_columns
+from unseen.models._importance import make_importance, permute_columns
 from unseen.models._stable_columns import select_stable_columns
 from unseen.report._column_figures import COLUMNS_SHOWN, LONGEST_NAME, draw_column_shift
 from unseen.shift import try_repairs
@@ -70,20 +70,6 @@ def test_a_domain_of_one_class_has_no_auc_to_lose():
     assert np.isnan([scores[0], losses[0, 0]]).all()
     assert scores[1] == 1
     assert losses[0, 1] > 0.1
-
-
-def test_references_are_medians_and_most_frequent_categories_where_there_are_any():
-    summary = {
-        "columns": {
-            "age": {"quantiles": [[20, 40, 60], [], [30, 50, 90]]},
-            "sex": {"levels": {"f": [3, 1], "m": [2, 9]}},
-            "new": {"levels": {}},
-        }
-    }
-    np.testing.assert_array_equal(find_references(summary, SCHEMA), [45, 1, np.nan])
-    summary["columns"]["age"]["quantiles"] = [[], []]
-    assert np.isnan(find_references(summary, SCHEMA)[0])
-    assert find_references(None, SCHEMA) is None
 
 
 # Learning curves

@@ -12,7 +12,6 @@ from ._adapt import adapt
 from ._compare import compare
 from ._demo import demo
 from ._diagnose import diagnose
-from ._explain import explain
 from ._explore import explore
 from ._extract import extract
 from ._fit import fit
@@ -49,7 +48,6 @@ register(extract, DATA)
 register(sites, DATA)
 register(fit, MODELS)
 register(predict, MODELS)
-register(explain, MODELS)
 register(importance, MODELS)
 register(adapt, MODELS)
 register(monitor, MODELS)

@@ -25,7 +25,6 @@ LEVEL = 0.95  # of intervals
 MAX_PER_DOMAIN = 500  # rows of a domain: the score of 500 rows has a standard error of two points at most
 MAX_BATCH_ROWS = 20_000  # that are predicted at once
 N_REPEATS = 5
-MAX_DRIVERS = 5  # columns that an explanation names
 ALL_ROWS = "all rows"  # the name of rows without domains
 
 
@@ -386,54 +385,6 @@ def _with_all_classes(model: TableModel, classes: Labels) -> Callable[[Array, La
         return P
 
     return predict
-
-
-def find_references(summary: Mapping[str, Any] | None, schema: Schema) -> Array | None:
-    """The usual value of each column in training: the median domain median, or the most frequent category.
-
-    None if the model card does not describe the training columns.
-    """
-    if summary is None:
-        return None
-    references = np.full(len(schema.columns), np.nan)
-    for j, column in enumerate(schema.columns):
-        entry = summary["columns"][column.name]
-        if column.kind == "categorical":
-            totals = {level: sum(counts) for level, counts in entry["levels"].items()}
-            if totals:
-                references[j] = column.levels.index(max(totals, key=lambda level: totals[level]))
-        else:
-            medians = [quantiles[len(quantiles) // 2] for quantiles in entry["quantiles"] if quantiles]
-            references[j] = np.median(medians) if medians else np.nan
-    return references
-
-
-def find_drivers(
-    model: TableModel, X: Array, domain: Labels | None, rows: Ints, predicted: Ints, references: Array, schema: Schema
-) -> list[list[dict[str, Any]]]:
-    """For each row, the columns whose usual value would change the probability of the predicted class most.
-
-    Each column in turn is set to its usual value in training; the effect is the probability as it is minus the
-    probability with the usual value. Columns that interact share their effect, and the effects do not add up.
-    """
-    n_columns = len(schema.columns)
-    drivers = []
-    for i in rows:
-        variants = np.tile(X[i], (n_columns + 1, 1))
-        variants[np.arange(1, n_columns + 1), np.arange(n_columns)] = references
-        names = None if domain is None else np.repeat(domain[i : i + 1], n_columns + 1)
-        P = model.predict_proba(variants, sample_domain=names)
-        label = int(predicted[i])
-        effects = P[0, label] - P[1:, label]
-        order = np.argsort(-np.abs(effects), kind="stable")[:MAX_DRIVERS]
-        drivers.append(
-            [
-                {"column": schema.columns[j].name, "effect": float(effects[j])}
-                for j in order.tolist()
-                if abs(effects[j]) > 0
-            ]
-        )
-    return drivers
 
 
 def group_rows(domain: Labels | None, n_rows: int) -> Labels:

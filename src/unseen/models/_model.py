@@ -22,17 +22,14 @@ from ..tables import Schema, encode_class_labels, format_count, has_columns, is_
 from ..utils.io import atomic_write, check_output_path, temporary_folder
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
-from ..utils.validation import Labels, check_domains
+from ..utils.validation import Labels
 from ._batch_prediction import BatchPrediction, domain_moments
 from ._card_html import describe_card, render_card
 from ._column_notes import column_entries, sample_domains
-from ._importance import Importance, find_drivers, find_references, group_rows, measure_importance
+from ._importance import Importance, group_rows, measure_importance
 from ._model_card import forecast_from_dict
 from ._new_data import NewTable, as_array
 from ._new_data_notes import drop_repeated_findings, new_data_facts, new_data_notes, novelty_entries
-from ._row_preparation import RowPreparation
-from ._row_scores import MAX_ROWS, RowScores
-from ._single_row import encode_row
 from ._table_model import TableModel
 
 if TYPE_CHECKING:
@@ -163,14 +160,6 @@ class Model:
             reason = " ".join(getattr(error, "problems", []))
             text = f"{self.name}: its card does not describe the columns that the model needs. {reason}"
             raise ModelFileError(text.strip()) from error
-
-    @cached_property
-    def _row_preparation(self) -> RowPreparation | None:
-        return RowPreparation.from_preparation(self.table_model.preprocessor)
-
-    @cached_property
-    def _row_scores(self) -> RowScores | None:
-        return RowScores.from_ensemble(self.table_model.ensemble)
 
     @property
     def expected_performance(self) -> Forecast:
@@ -327,57 +316,6 @@ class Model:
 
         return get_adaptation_plan(self)
 
-    def explain(self, data: Any, rows: Any = None, *, sample_domain: Any = None) -> list[dict[str, Any]]:
-        """Explain single predictions by the members of the ensemble and by the distance from the training rows.
-
-        Parameters
-        ----------
-        data, sample_domain
-            As for `predict`.
-        rows : array-like of int or bool, default=None
-            The rows to explain; None means all.
-
-        Returns
-        -------
-        explanations : list of dict
-            For each row its `label` and the `probability` of that label; `columns`, the columns that drive it, each
-            with its `effect`, the change of the probability if the column had its usual value in training instead (for
-            tables, and for models that are not transductive); `agreement`, the share of the ensemble weight
-            of members that predict the same label; `dissent`, the names of the other members; and `farther`, the share
-            of training rows that lie farther from the center of the training data than this row.
-        """
-        model = self.table_model
-        ensemble = model.ensemble
-        encoded, prepared, domain = self._encode_and_prepare(data, sample_domain)
-        labels = None if domain is None else check_domains(domain, len(prepared))
-        decisions = ensemble.decision_proba(prepared, sample_domain=labels)
-        predicted = model.decide(decisions)
-        P = ensemble.with_natural_priors(decisions)
-        predicted_by_member = ensemble.member_probabilities(prepared, labels).argmax(axis=2)
-        farther = model.novelty.score_samples(model.novelty_features(prepared))
-        names = np.array(self._member_names())
-        positions = np.arange(len(prepared))
-        if rows is not None:
-            positions = positions[np.asarray(rows)]
-        references = None if model.transductive else find_references(self.card.get("column_summary"), self.schema)
-        drivers: list[list[dict[str, Any]]] = [[] for _ in positions]
-        if references is not None:
-            drivers = find_drivers(model, encoded, labels, positions, predicted, references, self.schema)
-        explanations = []
-        for i, columns in zip(positions, drivers, strict=True):
-            agrees = predicted_by_member[:, i] == predicted[i]
-            explanations.append(
-                {
-                    "label": model.classes_[predicted[i]].item(),
-                    "probability": float(P[i, predicted[i]]),
-                    "columns": columns,
-                    "agreement": float(ensemble.weights[agrees].sum()),
-                    "dissent": list(dict.fromkeys(names[~agrees].tolist())),
-                    "farther": float(farther[i]),
-                }
-            )
-        return explanations
-
     def importance(
         self,
         data: Any,
@@ -450,14 +388,6 @@ class Model:
             raise ValueError("No label of the data is a class of the model.")
         return X[is_known], None if domain is None else np.asarray(domain)[is_known], codes[is_known]
 
-    def _member_names(self) -> list[str]:
-        """Return the names of the members of the ensemble in the card, or else the types of their steps."""
-        members = self.table_model.ensemble.members_
-        names = [str(member["model"]) for member in self.card.get("ensemble", {}).get("members", [])]
-        if len(names) == len(members):
-            return names
-        return [" + ".join(type(step).__name__ for _, step in member.steps) for member in members]
-
     def novelty(self, data: Any, *, sample_domain: Any = None) -> NoveltyResult | dict[str, NoveltyResult]:
         """Compute the distance of samples from the source domains.
 
@@ -480,19 +410,10 @@ class Model:
 
     def _decision_proba(self, data: Any, sample_domain: Any) -> Array:
         """Return the probabilities that decide the class; warn about differences from the training data."""
-        _, prepared, domain = self._encode_and_prepare(data, sample_domain)
-        if domain is None and len(prepared) <= MAX_ROWS and self._row_scores is not None:
-            return self._row_scores.decision_proba(prepared)
-        return self.table_model.ensemble.decision_proba(prepared, sample_domain=domain)
-
-    def _encode_and_prepare(self, data: Any, sample_domain: Any) -> tuple[Array, Array, Any]:
-        """Return encoded and preprocessed samples and their domains; warn about differences from the training data."""
         model = self.table_model
         is_array = not is_path(data) and not has_columns(data)
         X, domain, facts = self._encode(data, sample_domain)
-        prepared = None if self._row_preparation is None else self._row_preparation.transform(X)
-        if prepared is None:
-            prepared = model.prepare(X)
+        prepared = model.prepare(X)
         moments = domain_moments(model, prepared, _as_text(domain))
         facts["novelty"] = novelty_entries(model.novelty, moments)
         if not is_array:
@@ -501,7 +422,7 @@ class Model:
             facts["columns"] = drop_repeated_findings(columns, facts)
         for note in new_data_notes(facts, len(X)):
             warn(note, NewDataWarning)
-        return X, prepared, domain
+        return model.ensemble.decision_proba(prepared, sample_domain=domain)
 
     def _encode(self, data: Any, sample_domain: Any) -> tuple[Array, Any, dict[str, Any]]:
         """Return encoded samples, the domain of each or None, and the differences from the training data."""
@@ -510,11 +431,6 @@ class Model:
             if X.ndim != 2:
                 raise ValueError(f"An array must have a row for each sample; got the shape {X.shape}.")
             return X, sample_domain, new_data_facts(len(X), [], {}, {}, {}, [])
-        if isinstance(data, Mapping) and sample_domain is None:
-            row = encode_row(self.schema, data)
-            if row is not None:
-                missing = dict(zip(self.schema.feature_names, np.isnan(row[0]).astype(int).tolist(), strict=True))
-                return row, None, new_data_facts(1, [], missing, self._missing_in_training(), {}, [])
         domain_column = sample_domain if isinstance(sample_domain, str) else None
         table = self.open_table(data, domain=domain_column)
         X, domain, new_levels = table.read()

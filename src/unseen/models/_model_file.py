@@ -240,7 +240,7 @@ def _check_predicts(model: Model) -> None:
     rows = np.zeros((MIN_BATCH_ROWS, n_expected))
     with ignore_warnings(Warning):  # such as that rows of zeros differ from the training data
         model.novelty(rows)
-        model.explain(rows, sample_domain=np.zeros(len(rows)))  # calls all other methods of the ensemble
+        model.predict_proba(rows, sample_domain=np.zeros(len(rows)))
 
 
 def _card_checksum(card: Mapping[str, Any]) -> str:
