@@ -4,8 +4,8 @@ For each data set some domains are the new site in turn. A default ensemble is f
 most 150 rows each, with the members, settings and preparation of `unseen.fit`, and predicts at most 600 rows of the
 site. Then n = 10, 25, 50 or 100 labels of the site are revealed, five times at random, the level of adaptation is
 chosen by the plan that the fit made, and the other rows are scored. All levels without a refit are scored as well, to
-compare the chosen level with the best one in hindsight; so are labels of rows that `select_rows_to_label` selects, and
-the true class frequencies of the site in place of labels.
+compare the chosen level with the best one in hindsight; so are the true class frequencies of the site in place of
+labels.
 
 Rows go to a JSON-lines file site by site, so a run that was stopped continues where it was.
 
@@ -38,7 +38,6 @@ from unseen.adaptation import (
     HeldOutDomain,
     adapt_probabilities,
     score_gains,
-    select_rows_to_label,
 )
 from unseen.kernels import SizePlan
 from unseen.model_selection import (
@@ -131,22 +130,17 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
     for n in N_LABELS:
         if len(part.codes) - n < MIN_TEST_ROWS:
             continue
-        draws = {
-            "random": np.array([rng.permutation(len(part.codes))[:n] for _ in range(DRAWS)]),
-            "ask": np.array([select_rows_to_label(P, n, seed=seed) for seed in range(DRAWS)]),
-        }
+        draws = np.array([rng.permutation(len(part.codes))[:n] for _ in range(DRAWS)])
         gains: dict[str, dict[str, list[float]]] = {}
         for level in LEVELS:
             if level == WEIGHTS and not has_weights:
                 gains[level] = gains[OFFSETS]
                 continue
-            adapted = adapt_probabilities(part, draws["random"], plan, level)
-            gains[level] = to_lists(score_gains(part, adapted, draws["random"]))
-        asked = adapt_probabilities(part, draws["ask"], plan, OFFSETS)
-        gains["ask"] = to_lists(score_gains(part, asked, draws["ask"]))
+            adapted = adapt_probabilities(part, draws, plan, level)
+            gains[level] = to_lists(score_gains(part, adapted, draws))
         prior = np.broadcast_to(with_prior, (DRAWS, *P.shape))
-        gains["prior"] = to_lists(score_gains(part, prior, draws["random"]))
-        has_all = [len(np.unique(part.codes[rows])) == P.shape[1] for rows in draws["random"]]
+        gains["prior"] = to_lists(score_gains(part, prior, draws))
+        has_all = [len(np.unique(part.codes[rows])) == P.shape[1] for rows in draws]
         chosen = []
         for is_complete in has_all:
             available = [OFFSETS, *([WEIGHTS] if has_weights else []), FEATURES, *([LOCAL] if is_complete else [])]
@@ -222,8 +216,6 @@ def summarize(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "best in hindsight": best,
                     "best accuracy": 100 * mean("accuracy", best),
                     "best log loss": -mean("log_loss", best),
-                    "selected rows accuracy": 100 * mean("accuracy", "ask"),
-                    "selected rows log loss": -mean("log_loss", "ask"),
                     "true prior accuracy": 100 * mean("accuracy", "prior"),
                     "true prior log loss": -mean("log_loss", "prior"),
                     "interval accuracy": float(np.mean(inside["accuracy"])) if inside["accuracy"] else np.nan,

@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import sparse
 from scipy.special import softmax
 
@@ -16,22 +14,19 @@ pytest.importorskip("skops", reason="model files need the extra")
 pytest.importorskip("typer", reason="the command needs its extra")
 import polars as pl
 import typer
-from unseen.models._single_row import encode_row
 
 import unseen
 from command import run_command
 from unseen import UnseenClassifier
-from unseen.adaptation import apply_offsets, read_batches
+from unseen.adaptation import apply_offsets
 from unseen.cli._adapt import adapt
-from unseen.cli._monitor import monitor
 from unseen.cli._predict import predict
 from unseen.cli._show import show
 from unseen.exceptions import SmallBatchError
 from unseen.models import ModelFileError, load_model
-from unseen.tables import Column, Schema
 
 APP = typer.Typer(pretty_exceptions_enable=False)
-for command in (adapt, monitor, predict, show):
+for command in (adapt, predict, show):
     APP.command()(command)
 CLASSES = np.array(["ill", "well"])
 
@@ -346,37 +341,6 @@ def test_the_command_explains_bad_calls(files, arguments, message):
     assert message in text
 
 
-def test_batches_are_logged_and_monitored(files, model):
-    pytest.importorskip("matplotlib")
-    log = files / "site.sqlite"
-    for seed in range(12):
-        offset = 0.0 if seed < 9 else 6.0
-        make_frame(200 + seed, 60, offset, "lima").write_csv(files / "batch.csv")
-        options = ["-o", files / "out.csv", "--log", log, "--ask", 5, "--prior", "ill=0.4"]
-        code, text = command("predict", files / "model.unseen", files / "batch.csv", *options)
-        assert code == 0, text
-        assert "Rows to label, from 1:" in text
-    batches = read_batches(log)
-    assert len(batches) == 12
-    assert sum(batches[0]["labels"].values()) == batches[0]["rows"] == batches[0]["labeled"] == 60
-    code, text = command("monitor", log, "--figure", files / "history.svg")
-    assert "share of ill" in text
-    assert "accuracy" in text
-    assert (files / "history.svg").exists()
-
-
-def test_a_log_is_not_written_into_another_file(files):
-    code, text = command("monitor", files / "train.csv")
-    assert code == 2
-    assert "not a log of predictions" in text
-    options = ["-o", files / "out.csv", "--log", files / "train.csv"]
-    code, text = command("predict", files / "model.unseen", files / "rest.csv", *options)
-    assert code == 2
-    assert "train.csv" in text
-    code, text = command("monitor", files / "none.sqlite")
-    assert code == 2
-
-
 def test_a_transductive_model_needs_a_batch_of_the_site():
     classifier, _ = fit_classifier()
     ensemble = classifier.best_estimator_
@@ -384,21 +348,6 @@ def test_a_transductive_model_needs_a_batch_of_the_site():
     X, y = make_rows(50, 8, 2.5)
     with pytest.raises(SmallBatchError):
         classifier.adapt(X, y, level="offsets")
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.one_of(st.none(), st.integers(-(10**6), 10**6), st.floats(-1e9, 1e9), st.just(float("inf")), st.just("3.5")),
-    st.one_of(st.none(), st.sampled_from(["f", "m", "x", "NA", " f"]), st.integers(0, 3)),
-)
-def test_a_row_is_encoded_as_a_table_of_one_row(age, sex):
-    schema = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m"))), label="ill")
-    row = {"age": age, "sex": sex}
-    encoded = encode_row(schema, row)
-    if encoded is not None:
-        np.testing.assert_array_equal(encoded, schema.encode(pl.DataFrame([row], infer_schema_length=1)))
-    elif type(age) in (type(None), int, float) and age != float("inf"):
-        assert sex not in (None, "f", "m")
 
 
 def test_one_row_is_predicted_as_in_a_table(model, rest):

@@ -1,4 +1,4 @@
-"""The commands on columns and domains: audits, repairs, learning curves, importance and explanations."""
+"""The commands on columns and domains: audits, repairs and learning curves."""
 
 import json
 
@@ -107,12 +107,3 @@ def test_an_interrupted_curve_says_how_to_continue(folder, tmp_path, monkeypatch
     code, _, err = unseen("sites", folder / "all.csv", *ROLES, "--store", tmp_path / "kept.sqlite")
     assert code == 130
     assert "Run the same command again to continue" in err
-
-
-def test_importance_names_the_columns(folder):
-    options = ("--domain", "hospital", "--repeats", 2, "--report", folder / "i.html")
-    code, out, err = unseen("importance", folder / "model.unseen", folder / "all.csv", *options)
-    assert code == 0, err
-    assert "Loss of accuracy" in out
-    assert out.index("age") < out.index("chol")
-    assert "Importance of columns" in (folder / "i.html").read_text(encoding="utf-8")

@@ -22,7 +22,6 @@ import unseen
 from pages import Reader, blocks, commands, difference, mentioned, run
 from test_docs import PAGES
 from tiny_network import tiny_network
-from unseen.adaptation import append_batch
 from unseen.cli._app import app
 from unseen.datasets import make_synthetic
 from unseen.shift import _interpretation
@@ -160,10 +159,7 @@ def place(tmp_path_factory):
         table.write_csv(folder / name)
     table.drop("diagnosis", "hospital").write_csv(folder / "new_hospital.csv")
     labeled = table.filter(hospital == "oslo").with_columns(hospital=pl.lit("paris"))
-    for name in ("labeled.csv", "monday.csv", "tuesday.csv"):
-        labeled.write_csv(folder / name)
-    labels = [{"label": "ill", "rows": 8}, {"label": "well", "rows": 8}]
-    append_batch(folder / "site.sqlite", {"rows": 16, "labels": labels})
+    labeled.write_csv(folder / "labeled.csv")
     for name in ("measurements", "parts", "hospitals", "gvhd", "eleven_patients", "new"):
         (folder / name).mkdir()
     for number in range(2):
@@ -221,7 +217,7 @@ def skip_reason(command):
     for reason, pattern in {
         "it serves a page until it is interrupted": r"^unseen explore",
         "it needs a cluster that runs already": r"--scheduler",
-        "it needs four domains, or labels; test_cli_columns.py runs it": r"unseen (sites|importance)",
+        "it needs four domains; test_cli_columns.py runs it": r"unseen sites",
         "it needs collections that one has to download": r"reproduce (office-caltech|vlcs)",
         "it takes seconds for each grid; test_cli_reproduce.py runs it": r"reproduce synthetic",
     }.items():
@@ -242,7 +238,7 @@ def test_a_command_of_the_guide_runs(command, place, monkeypatch):
         pytest.importorskip("distributed", reason="needs the extra dask")
     if ".onnx" in command.text:
         draw_photos(place)
-    if words[1] in ("predict", "importance") and not Path(words[2]).exists():
+    if words[1] == "predict" and not Path(words[2]).exists():
         unseen.fit("eleven_patients", methods="logistic").save(words[2])
     less = {name: value for kind in FASTER if kind in words[1:3] for name, value in FASTER[kind].items()}
     more = [word for name, value in less.items() if name not in words for word in (name, value) if word]

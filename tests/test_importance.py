@@ -1,28 +1,31 @@
-"""Importance of columns by domain, and the columns that drive single predictions."""
+"""Importance of columns on held-out sites."""
+
+from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 import unseen
-from unseen.models import held_out_importance
-from unseen.models._importance import permute_columns
-from unseen.utils.samples import Samples
+from unseen.validation import Importance
 
 pd = pytest.importorskip("pandas")
 ROLES = {"label": "ill", "domain": "site"}
+LOGISTIC = ("logistic model", LogisticRegression())
 
 
-def make_table(seed=0, n_domains=4, size=150):
+def make_table(seed=0, n_sites=4, size=120):
     rng = np.random.default_rng(seed)
-    n = n_domains * size
+    n = n_sites * size
     ill = rng.integers(2, size=n)
-    sex = np.where(rng.random(n) < 0.3 + 0.4 * ill, "f", "m")
-    site = np.repeat([f"s{i}" for i in range(n_domains)], size)
-    code = np.where(site == "s0", 1 - ill, ill) + 0.4 * rng.normal(size=n)  # reversed in one site
-    columns = {"age": rng.normal(size=n) + 2 * ill, "sex": sex, "noise": rng.normal(size=n), "code": code}
+    site = np.repeat([f"s{i}" for i in range(n_sites)], size)
+    code = np.where(site == "s0", 1 - ill, ill) + 0.8 * rng.normal(size=n)  # reversed at one site
+    constant = np.where(site == "s1", 1.0, rng.normal(size=n))  # at one site
+    columns = {"age": rng.normal(size=n) + 2 * ill, "noise": rng.normal(size=n), "code": code, "constant": constant}
     return pd.DataFrame({**columns, "ill": ill, "site": site})
 
 
@@ -32,35 +35,34 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def model(table):
-    return unseen.fit(table[table["site"] != "s0"], **ROLES, methods="logistic")
+def importance(table):
+    return unseen.validate(table, **ROLES, methods=LOGISTIC, compare_with=(), importance=True).importance
 
 
-@pytest.mark.filterwarnings("ignore::unseen.exceptions.NewDataWarning")
-def test_importance_is_the_loss_of_the_score(model, table):
-    """Against a direct computation on one domain, over many permutations."""
-    here = table[table["site"] == "s0"].reset_index(drop=True)
-    importance = model.importance(here, metric="accuracy", n_repeats=40, max_per_domain=None)
-    [(name, score)] = importance.scores.items()
-    assert name == "all rows"
-    assert score == accuracy_score(here["ill"], model.predict(here.drop(columns=["ill", "site"])))
+@pytest.mark.filterwarnings("ignore::unseen.exceptions.NewDataWarning", "ignore::unseen.exceptions.DataWarning")
+def test_importance_is_the_loss_of_auc_of_a_model_of_the_other_sites(importance, table):
+    """Against a direct computation on one site, over many permutations."""
+    here = table[table["site"] == "s2"].reset_index(drop=True)
+    model = unseen.fit(table[table["site"] != "s2"], **ROLES, methods=LOGISTIC)
+    features = here.drop(columns=["ill", "site"])
+    score = roc_auc_score(here["ill"], model.predict_proba(features)[:, 1])
+    assert importance.scores["s2"] == pytest.approx(score)
     rng = np.random.default_rng(9)
-    for column in ("age", "sex"):
+    for column in ("age", "code"):
         losses = []
-        for _ in range(40):
-            permuted = here.drop(columns=["ill", "site"])
-            permuted[column] = rng.permutation(permuted[column])
-            losses.append(score - accuracy_score(here["ill"], model.predict(permuted)))
-        error = np.std(losses) / np.sqrt(20)
-        assert importance[column].mean == pytest.approx(np.mean(losses), abs=4 * error + 1e-9)
+        for _ in range(20):
+            permuted = features.assign(**{column: rng.permutation(features[column])})
+            losses.append(score - roc_auc_score(here["ill"], model.predict_proba(permuted)[:, 1]))
+        error = np.std(losses) / np.sqrt(5)
+        assert importance[column].by_domain["s2"] == pytest.approx(np.mean(losses), abs=4 * error)
 
 
-def test_a_column_that_is_reversed_in_a_new_domain_has_negative_importance_there(model, table):
-    importance = model.importance(table, sample_domain="site")
+def test_a_column_that_is_reversed_at_a_site_has_negative_importance_there(importance):
     assert list(importance.scores) == ["s0", "s1", "s2", "s3"]
-    assert importance["code"].by_domain["s0"] < -0.1
-    assert importance["code"].by_domain["s1"] > 0.05
+    assert importance["code"].by_domain["s0"] < -0.02
+    assert importance["code"].by_domain["s1"] > 0
     assert abs(importance["noise"].mean) < 0.02
+    assert importance["constant"].by_domain["s1"] == 0
     means = [entry.mean for entry in importance.columns]
     assert means == sorted(means, reverse=True)
     entry = importance["age"]
@@ -69,65 +71,28 @@ def test_a_column_that_is_reversed_in_a_new_domain_has_negative_importance_there
     summary = importance.summary()
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     assert len(importance.to_frame()) == 4
-
-
-def test_labels_may_be_an_array_and_rows_without_a_known_label_are_left_out(model, table):
-    features = table.drop(columns=["ill", "site"])
-    by_array = model.importance(features, table["ill"], sample_domain=table["site"].to_numpy())
-    by_column = model.importance(table, sample_domain="site")
-    assert by_array.scores == by_column.scores
-    unknown = table.assign(ill=table["ill"].astype(object))
-    unknown.loc[::3, "ill"] = None
-    assert model.importance(unknown, sample_domain="site").scores.keys() == by_column.scores.keys()
-    with pytest.raises(ValueError, match="Importance needs labels"):
-        model.importance(features)
-    with pytest.raises(ValueError, match="No label"):
-        model.importance(features, np.full(len(features), 7))
-
-
-def test_held_out_importance_uses_models_of_the_other_domains(table):
-    result = held_out_importance(table, **ROLES, methods="logistic", n_repeats=3)
-    assert result.is_held_out
-    assert result["code"].by_domain["s0"] < 0
-    # The score of a domain is that of a model fitted to the others.
-    others = table[table["site"] != "s2"]
-    here = table[table["site"] == "s2"]
-    alone = unseen.fit(others, **ROLES, methods="logistic").predict(here.drop(columns=["ill", "site"]))
-    assert result.scores["s2"] == pytest.approx(accuracy_score(here["ill"], alone))
-    with pytest.raises(ValueError, match="at least 3 domains"):
-        held_out_importance(table[table["site"] < "s2"], **ROLES, methods="logistic")
-
-
-def test_the_page_and_the_figure_show_all_columns(model, table):
-    pytest.importorskip("jinja2")
-    plt = pytest.importorskip("matplotlib.pyplot")
-    importance = model.importance(table, sample_domain="site", n_repeats=1)
-    page = importance.to_html()
-    assert all(f">{name}</bdi>" in page for name in ("age", "sex", "noise", "code", "s0"))
-    figure = importance.plot()
-    labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
-    assert labels == [entry.column for entry in importance.columns]
-    plt.close(figure)
-
-
-def test_permutations_that_are_predicted_at_once_give_the_same_losses(model, table):
-    here = table[table["site"].isin(["s1", "s2"])]
-    X, domain, codes = model._read_labeled(here, None, "site")
-    samples = Samples(X, model.classes_[codes], np.asarray(domain).astype(str), model.classes_)
-
-    def predict(rows, domains):
-        return model.table_model.predict_proba(rows, sample_domain=domains)
-
-    single = permute_columns(predict, samples, model.schema, "accuracy", 3, 0)
-    for max_batch_rows in (500, 100_000):
-        batched = permute_columns(predict, samples, model.schema, "accuracy", 3, 0, max_batch_rows)
-        np.testing.assert_allclose(batched[1], single[1], atol=1e-12)
-
-
-def test_a_constant_column_has_no_importance(table):
-    partly = table.assign(part=np.where(table["site"] == "s1", 1.0, table["age"]))
-    importance = held_out_importance(partly, **ROLES, methods="logistic", n_repeats=2)
-    assert importance["part"].by_domain["s1"] == 0.0
-    assert importance["part"].by_domain["s2"] != 0.0
     with pytest.raises(KeyError, match="column='part '"):
         importance["part "]
+
+
+def test_one_site_has_an_importance_without_an_interval():
+    result = Importance.from_losses(["oslo"], ["age", "sex"], np.array([0.8]), np.array([[0.02], [0.05]]))
+    assert [entry.column for entry in result.columns] == ["sex", "age"]
+    assert all(math.isnan(entry.lower) for entry in result.columns)
+    assert result.summary()["columns"][0]["lower"] is None
+    assert repr(result) == "<Importance: AUC, 1 sites; most important: sex, age>"
+
+
+def test_sites_without_an_auc_are_left_out_of_the_mean():
+    losses = np.array([[0.1, np.nan, 0.3], [0.0, np.nan, 0.0]])
+    result = Importance.from_losses(list("abc"), ["age", "sex"], np.array([0.5, np.nan, 0.4]), losses)
+    assert result["age"].mean == pytest.approx(0.2)
+    assert result.summary()["scores"]["b"] is None
+
+
+def test_a_site_of_one_class_has_no_auc_to_lose(table):
+    alone = table.assign(ill=np.where(table["site"] == "s3", 1, table["ill"]))
+    result = unseen.validate(alone, **ROLES, methods=LOGISTIC, compare_with=(), importance=True, positive=1)
+    assert math.isnan(result.importance.scores["s3"])
+    assert math.isnan(result.importance["age"].by_domain["s3"])
+    assert math.isfinite(result.importance["age"].mean)

@@ -72,7 +72,7 @@ from contextlib import redirect_stdout
 from unseen.cli import main
 
 printed = {}
-COMMANDS = "adapt compare diagnose explore fit monitor predict show extract reproduce validate"
+COMMANDS = "adapt compare diagnose explore fit predict show extract reproduce validate"
 for command in ["", *COMMANDS.split(), "reproduce folder"]:
     sys.argv = ["unseen", *command.split(), "--help"]
     with redirect_stdout(io.StringIO()) as out:

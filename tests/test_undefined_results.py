@@ -1,8 +1,7 @@
-"""Importance, curves, repairs, validations and plans where a domain, an interval or a comparison is missing."""
+"""Curves, repairs, validations and plans where a domain, an interval or a comparison is missing."""
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -12,65 +11,17 @@ from sklearn.linear_model import LogisticRegression
 
 import unseen
 from unseen import site_learning_curve
-from unseen.adaptation import AdaptationPlan, append_batch, read_batches, summarize_history
-from unseen.adaptation._batch_log import MAX_CHARTED_CLASSES
+from unseen.adaptation import AdaptationPlan
 from unseen.exceptions import DataWarning
 from unseen.model_selection import get_metric
-from unseen.models._importance import make_importance, permute_columns
 from unseen.models._stable_columns import select_stable_columns
 from unseen.report._column_figures import COLUMNS_SHOWN, LONGEST_NAME, draw_column_shift
 from unseen.shift import try_repairs
 from unseen.study._site_curve import EXPONENTS, PowerLaw, make_curve
 from unseen.tables import Column, Schema, TableOptions, load_table, table_from_arrays
-from unseen.utils.samples import Samples
 from unseen.validation import validate_predictions
 
 SCHEMA = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m")), Column("new", "categorical", ())))
-
-# Importance
-
-
-def test_one_domain_has_an_importance_without_an_interval():
-    losses = np.array([[0.02], [0.05], [0.0]])
-    found = make_importance("accuracy", ["oslo"], SCHEMA.feature_names, np.array([0.8]), losses, is_held_out=False)
-    assert [entry.column for entry in found.columns] == ["sex", "age", "new"]
-    assert all(math.isnan(entry.lower) for entry in found.columns)
-    assert found.summary()["columns"][0]["lower"] is None
-    lines = str(found).splitlines()
-    assert lines[0] == "Loss of accuracy in percentage points if a column is permuted, mean over 1 domains:"
-    assert lines[1:] == ["sex  +5.0", "age  +2.0", "new  +0.0"]
-    assert repr(found) == "<Importance: accuracy, 1 domains; most important: sex, age, new>"
-
-
-def test_domains_without_a_score_are_left_out_of_the_mean():
-    losses = np.array([[0.1, np.nan, 0.3], [0.0, np.nan, 0.0], [0.0, np.nan, 0.0]])
-    found = make_importance(
-        "log_loss", list("abc"), SCHEMA.feature_names, np.array([0.5, np.nan, 0.4]), losses, is_held_out=True
-    )
-    assert found["age"].mean == pytest.approx(0.2)
-    assert "age  +0.200 (" in str(found)
-    assert found.summary()["scores"]["b"] is None
-    assert json.loads(json.dumps(found.summary(), allow_nan=False)) == found.summary()
-    with pytest.raises(ValueError, match=r"log loss is not defined on any domain\. Use another metric"):
-        make_importance("log_loss", list("abc"), SCHEMA.feature_names, np.full(3, np.nan), losses, is_held_out=True)
-
-
-def test_a_domain_of_one_class_has_no_auc_to_lose():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(60, 1))
-    y = (X[:, 0] > 0).astype(int)
-    y[:30] = 1
-    samples = Samples(X, y, np.repeat(["a", "b"], 30))
-    schema = Schema((Column("x", "numeric"),))
-
-    def predict(rows, domain):
-        return np.column_stack([1 / (1 + np.exp(rows[:, 0])), 1 / (1 + np.exp(-rows[:, 0]))])
-
-    scores, losses = permute_columns(predict, samples, schema, "roc_auc", 5, 0)
-    assert np.isnan([scores[0], losses[0, 0]]).all()
-    assert scores[1] == 1
-    assert losses[0, 1] > 0.1
-
 
 # Learning curves
 
@@ -310,24 +261,3 @@ def test_a_plan_states_where_adaptation_was_not_simulated_does_not_help_or_helps
     assert first == "With fewer than 10 labels keep the model as it is."
     assert useful.startswith("With about 10 labels use")
     assert no_longer.startswith("With about 40 labels: With 40 labels no level of adaptation")
-
-
-def test_a_log_has_a_chart_for_each_of_a_few_classes_and_for_none_of_many(tmp_path):
-    def names(n_classes):
-        log = tmp_path / f"{n_classes}.sqlite"
-        labels = [{"label": f"class {k}", "rows": 10 + k} for k in range(n_classes)]
-        for _ in range(3):
-            append_batch(log, {"rows": sum(entry["rows"] for entry in labels), "labels": labels})
-        return [series["name"] for series in summarize_history(read_batches(log))["series"]]
-
-    assert names(3) == ["share of class 0", "share of class 1", "share of class 2"]
-    assert names(2) == ["share of class 0"]
-    assert names(MAX_CHARTED_CLASSES + 1) == []
-
-
-def test_a_missing_or_empty_file_is_not_a_log(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"none\.sqlite: no such log\. Append batches with append_batch first"):
-        read_batches(tmp_path / "none.sqlite")
-    (tmp_path / "empty.sqlite").touch()
-    with pytest.raises(ValueError, match=r"not a log of predictions\. Pass a file that append_batch wrote"):
-        read_batches(tmp_path / "empty.sqlite")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ..linalg import Array
-from ._offsets import OffsetPrior
+from ._estimates import OffsetPrior
 
 AS_IS = "none"
 OFFSETS = "offsets"
@@ -52,6 +52,8 @@ class Gain:
         Lower bound of the mean gain that counts losses only: see `AdaptationPlan.choose`.
     n_domains : int
         Number of domains behind them.
+    by_domain : ndarray
+        The gain on each domain; NaN where a domain has too few rows.
     """
 
     mean: float
@@ -59,6 +61,19 @@ class Gain:
     high: float
     bound: float
     n_domains: int
+    by_domain: Array = field(compare=False, repr=False)
+
+    @classmethod
+    def from_domains(cls, by_domain: Array, draw_variance: float) -> Self:
+        """Summarize the gains of domains, given the variance between draws of labels from one domain."""
+        values = by_domain[np.isfinite(by_domain)]
+        m = len(values)
+        mean = float(values.mean())
+        downside = np.sqrt(np.sum(np.minimum(values, 0) ** 2) / (m * (m - 1)))
+        spread = values.var(ddof=1) * (1 + 1 / m) + draw_variance
+        width = float(stdtrit(m - 1, (1 + PREDICTION_LEVEL) / 2) * np.sqrt(spread))
+        bound = float(mean - stdtrit(m - 1, CONFIDENCE) * downside)
+        return cls(mean, mean - width, mean + width, bound, m, by_domain)
 
 
 @dataclass(frozen=True)
@@ -115,10 +130,10 @@ class AdaptationPlan:
         variances = {metric: np.empty((0, 0)) for metric in METRICS}
         return cls((), (), (), gains, variances, prior, prior_rows, feature_std)
 
-    def _interpolate(self, level: str, n_labels: int, metric: str) -> tuple[Array, float] | None:
-        """Gains of the domains, NaN where a domain has too few rows, and the variance between draws.
+    def gain(self, level: str, n_labels: int, metric: str = "log_loss") -> Gain | None:
+        """Expected gain of a level with this number of labels; None if fewer than two domains have enough rows.
 
-        They are interpolated between simulated numbers of labels on a logarithmic axis. Above the largest number at
+        Gains are interpolated between simulated numbers of labels on a logarithmic axis. Above the largest number at
         which two domains were simulated they are those of that number.
         """
         if level not in self.levels or n_labels < MIN_LABELS:
@@ -130,23 +145,16 @@ class AdaptationPlan:
             return None
         curve = self.gains[metric][position][is_known]
         variances = self.draw_variances[metric][position][is_known]
-        upper = min(int(np.searchsorted(sizes, n_labels)), len(sizes) - 1)
-        if sizes[upper] <= n_labels:
-            return curve[upper], float(variances[upper])
-        lower = upper - 1
-        share = float(np.log(n_labels / sizes[lower]) / np.log(sizes[upper] / sizes[lower]))
-        values = (1 - share) * curve[lower] + share * curve[upper]
-        if np.isfinite(values).sum() < MIN_DOMAINS:
-            return curve[lower], float(variances[lower])
-        return values, float((1 - share) * variances[lower] + share * variances[upper])
-
-    def gain(self, level: str, n_labels: int, metric: str = "log_loss") -> Gain | None:
-        """Expected gain of a level with this number of labels; None if fewer than two domains have enough rows."""
-        interpolated = self._interpolate(level, n_labels, metric)
-        if interpolated is None:
-            return None
-        values, draw_variance = interpolated
-        return _summarize(values[np.isfinite(values)], draw_variance)
+        lower = int(np.searchsorted(sizes, n_labels, side="right")) - 1
+        values = curve[lower]
+        variance = variances[lower]
+        if sizes[lower] < n_labels and lower + 1 < len(sizes):
+            share = np.log(n_labels / sizes[lower]) / np.log(sizes[lower + 1] / sizes[lower])
+            between = (1 - share) * values + share * curve[lower + 1]
+            if np.isfinite(between).sum() >= MIN_DOMAINS:
+                values = between
+                variance = (1 - share) * variance + share * variances[lower + 1]
+        return Gain.from_domains(values, float(variance))
 
     def choose(self, n_labels: int, available: Iterable[str]) -> Decision:
         """The level with the largest expected decrease of log loss among those that are unlikely to harm.
@@ -164,16 +172,14 @@ class AdaptationPlan:
         best_gains = np.zeros(len(self.domains))
         n_simulated = 0
         for level in (level for level in LEVELS if level in set(available)):
-            interpolated = self._interpolate(level, n_labels, "log_loss")
             log_loss = self.gain(level, n_labels, "log_loss")
             accuracy = self.gain(level, n_labels, "accuracy")
-            if interpolated is None or log_loss is None or accuracy is None:
+            if log_loss is None or accuracy is None:
                 continue
             n_simulated += 1
-            is_safe = log_loss.bound > -MAX_LOG_LOSS_DECREASE and accuracy.bound > -MAX_ACCURACY_DECREASE
-            if not is_safe:
+            if log_loss.bound <= -MAX_LOG_LOSS_DECREASE or accuracy.bound <= -MAX_ACCURACY_DECREASE:
                 continue
-            difference = interpolated[0] - best_gains
+            difference = log_loss.by_domain - best_gains
             difference = difference[np.isfinite(difference)]
             if len(difference) < MIN_DOMAINS:
                 continue
@@ -181,20 +187,19 @@ class AdaptationPlan:
             # A more demanding level must be better than a simpler level by more than one standard error.
             if difference.mean() > (0 if best == AS_IS else error):
                 best = level
-                best_gains = interpolated[0]
+                best_gains = log_loss.by_domain
+        reason = f"With {n_labels} labels: {LEVEL_NAMES[best]}. {self.describe(best, n_labels)}"
         if not n_simulated:
             reason = (
                 "The source domains have too few rows, or are too few, to simulate adaptation, so the model is kept "
                 "as it is. Set level to adapt it all the same."
             )
-            return Decision(AS_IS, reason)
-        if best == AS_IS:
+        elif best == AS_IS:
             reason = (
                 f"With {n_labels} labels no level of adaptation is expected to improve the model without risk, so it "
                 "is kept as it is."
             )
-            return Decision(AS_IS, reason)
-        return Decision(best, f"With {n_labels} labels: {LEVEL_NAMES[best]}. {self.describe(best, n_labels)}")
+        return Decision(best, reason)
 
     def describe(self, level: str, n_labels: int) -> str:
         """The expected gain in a sentence."""
@@ -208,47 +213,41 @@ class AdaptationPlan:
             f"({-log_loss.high:+.3f} to {-log_loss.low:+.3f}), from {accuracy.n_domains} held-out domains."
         )
 
-    def sentences(self, available: Iterable[str] | None = None) -> list[str]:
+    def sentences(self) -> list[str]:
         """What to expect from some numbers of labels, before any label is collected."""
-        among = [*(self.levels if available is None else available)]
         is_known = np.isfinite(self.gains["log_loss"]).sum(axis=2) >= MIN_DOMAINS
         sizes = [n for n, known in zip(self.sizes, is_known.any(axis=0), strict=True) if known]
         if not sizes:
             return ["The source domains are too few, or have too few rows, to simulate adaptation."]
-        decisions = {n: self.choose(n, among) for n in sizes}
-        sentences = []
-        first_useful = next((n for n, decision in decisions.items() if decision.level != AS_IS), None)
-        if first_useful is None:
+        decisions = {n: self.choose(n, self.levels) for n in sizes}
+        useful = [n for n, decision in decisions.items() if decision.level != AS_IS]
+        if not useful:
             return [
                 f"With up to {sizes[-1]} labels no level of adaptation is expected to improve the model: keep it as it "
                 "is."
             ]
-        sentences.append(f"With fewer than {first_useful} labels keep the model as it is.")
+        sentences = [f"With fewer than {useful[0]} labels keep the model as it is."]
         for n, decision in decisions.items():
             if decision.level != AS_IS:
                 sentences.append(
                     f"With about {n} labels use {LEVEL_NAMES[decision.level]}. {self.describe(decision.level, n)}"
                 )
-            elif n > first_useful:
+            elif n > useful[0]:
                 sentences.append(f"With about {n} labels: {decision.reason}")
         return sentences
 
     def with_level(self, level: str, n_labels: int, gains: Mapping[str, Array]) -> Self:
         """A plan with one more level, simulated for one number of labels."""
         sizes = tuple(sorted({*self.sizes, n_labels}))
-        levels = (*self.levels, level)
-        shape = (len(levels), len(sizes), len(self.domains))
-        new_gains = {}
-        new_variances = {}
+        old_positions = [sizes.index(n) for n in self.sizes]
+        shape = (len(self.levels) + 1, len(sizes), len(self.domains))
+        new_gains = {metric: np.full(shape, np.nan) for metric in METRICS}
+        new_variances = {metric: np.zeros(shape[:2]) for metric in METRICS}
         for metric in METRICS:
-            values = np.full(shape, np.nan)
-            variances = np.zeros(shape[:2])
-            old_positions = [sizes.index(n) for n in self.sizes]
-            values[:-1, old_positions] = self.gains[metric]
-            variances[:-1, old_positions] = self.draw_variances[metric]
-            values[-1, sizes.index(n_labels)] = gains[metric]
-            new_gains[metric] = values
-            new_variances[metric] = variances
+            new_gains[metric][:-1, old_positions] = self.gains[metric]
+            new_gains[metric][-1, sizes.index(n_labels)] = gains[metric]
+            new_variances[metric][:-1, old_positions] = self.draw_variances[metric]
+        levels = (*self.levels, level)
         return replace(self, levels=levels, sizes=sizes, gains=new_gains, draw_variances=new_variances)
 
     def to_dict(self) -> dict[str, Any]:
@@ -295,28 +294,13 @@ class AdaptationPlan:
         for level in self.levels:
             points = []
             for n in self.sizes:
-                gains = {metric: self.gain(level, n, metric) for metric in METRICS}
-                points.append(
-                    {
-                        "labels": n,
-                        **{
-                            metric: None if gain is None else {"mean": gain.mean, "low": gain.low, "high": gain.high}
-                            for metric, gain in gains.items()
-                        },
-                    }
-                )
+                point: dict[str, Any] = {"labels": n}
+                for metric in METRICS:
+                    gain = self.gain(level, n, metric)
+                    point[metric] = gain and {"mean": gain.mean, "low": gain.low, "high": gain.high}
+                points.append(point)
             curves.append({"level": level, "name": LEVEL_NAMES[level], "points": points})
         return {"curves": curves, "domains": list(self.domains), "sentences": self.sentences()}
-
-
-def _summarize(values: Array, draw_variance: float) -> Gain:
-    m = len(values)
-    mean = float(values.mean())
-    spread = float(values.var(ddof=1))
-    downside = np.sqrt(np.sum(np.minimum(values, 0) ** 2) / (m * (m - 1)))
-    width = stdtrit(m - 1, (1 + PREDICTION_LEVEL) / 2) * np.sqrt(spread * (1 + 1 / m) + draw_variance)
-    bound = mean - stdtrit(m - 1, CONFIDENCE) * downside
-    return Gain(mean, float(mean - width), float(mean + width), float(bound), m)
 
 
 def _to_lists(values: Array) -> list[Any]:
@@ -330,8 +314,3 @@ def check_level(level: str) -> None:
     """Raise ValueError for an unknown level."""
     if level != "auto" and level not in LEVELS:
         raise ValueError(f"level={level!r} is not 'auto' or one of {', '.join(map(repr, LEVELS))}.")
-
-
-def format_levels(levels: Sequence[str]) -> str:
-    """Names of levels in a text."""
-    return ", ".join(f"{level} ({LEVEL_NAMES[level]})" for level in levels)

@@ -16,9 +16,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from ..linalg import Array, Ints
-from ._feature_effects import fit_feature_effects
-from ._member_weights import update_weights
-from ._offsets import MIN_PROBABILITY, OffsetPrior, apply_offsets, fit_offsets, log_evidence
+from ._estimates import (
+    MIN_PROBABILITY,
+    OffsetPrior,
+    apply_offsets,
+    fit_feature_effects,
+    fit_offsets,
+    log_evidence,
+    update_weights,
+)
 from ._plan import AS_IS, FEATURES, LOCAL, METRICS, OFFSETS, SIZES, WEIGHTS, AdaptationPlan
 
 MAX_ROWS = 300  # of a domain in the simulation

@@ -16,8 +16,6 @@ from ._explore import explore
 from ._extract import extract
 from ._fit import fit
 from ._help import Command, Group
-from ._importance import importance
-from ._monitor import monitor
 from ._predict import predict
 from ._reproduce import reproduce
 from ._show import show
@@ -48,9 +46,7 @@ register(extract, DATA)
 register(sites, DATA)
 register(fit, MODELS)
 register(predict, MODELS)
-register(importance, MODELS)
 register(adapt, MODELS)
-register(monitor, MODELS)
 register(show, MODELS)
 register(validate, MODELS)
 register(demo, STUDIES, needs_arguments=False)

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from ..exceptions import SmallBatchError
-from ..utils.io import check_output_path
 from . import _options as o
 from ._report import (
     escape_controls,
@@ -74,26 +73,6 @@ def predict(
             help="Known class frequencies at the new domain, comma-separated, such as ill=0.03; others share the rest.",
         ),
     ] = None,
-    ask: Annotated[
-        int | None,
-        o.make_option(
-            o.METHODS,
-            min=1,
-            metavar="N",
-            show_default="none",
-            help="List this many rows whose labels serve unseen adapt best.",
-        ),
-    ] = None,
-    log: Annotated[
-        Path | None,
-        o.make_option(
-            o.OUTPUT,
-            metavar="FILE",
-            dir_okay=False,
-            show_default="none",
-            help="Append facts of this batch to an SQLite file, for unseen monitor.",
-        ),
-    ] = None,
     output: Annotated[
         Path,
         o.make_option(
@@ -124,7 +103,6 @@ def predict(
                 f"Standard output cannot hold both the predictions (--output -) and the summary (--format {format}). "
                 "Write the predictions to a file, or omit --format."
             )
-        check_output_path(log, inputs=(new, model, output))
         fitted_model = load_model(model)
         if prior is not None:
             fitted_model = fitted_model.with_prior(o.parse_shares(prior))
@@ -142,13 +120,7 @@ def predict(
                 )
             except SmallBatchError as error:
                 raise ValueError(f"{error.problem} {error.advice(REMEDIES)}") from error
-            if ask is not None:
-                prediction.summary["to_label"] = [row + 1 for row in prediction.rows_to_label(ask)]
         print_notices(prediction.notices)
-        if log is not None:
-            from ..adaptation import append_batch
-
-            append_batch(log, prediction.summary, model=fitted_model.card["payload"]["sha256"], source=str(new))
         if output != o.STANDARD_OUTPUT:
             print_result(prediction.summary, show_predictions, format)
             message_console.print(f"Wrote {output}")
@@ -190,8 +162,6 @@ def show_predictions(summary: dict[str, Any]) -> None:
         coverage = 100 * sets["coverage"]
         text = f"Prediction sets have {sets['classes']:.1f} labels on average, for a coverage of {coverage:g}%."
         _print_line(sets["note"] or text)
-    if summary.get("to_label"):
-        _print_line(f"Rows to label, from 1: {', '.join(map(str, summary['to_label']))}")
     lines = []
     for entry in sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0)):
         text = entry["text"]

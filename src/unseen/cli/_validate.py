@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from ..utils.io import check_output_path
 from . import _options as o
-from ._importance import show_importance
 from ._report import (
     make_console,
     make_table,
@@ -22,6 +21,7 @@ from ._user_methods import combine_methods, load_user_methods
 if TYPE_CHECKING:
     from ..validation import ValidationResult
 
+MAX_SHOWN_SITES = 8  # columns of the table of importance; JSON has all
 COMPARE_HELP = "Methods to validate beside the model, comma-separated; none for none."
 
 
@@ -200,3 +200,17 @@ def show_validation(result: ValidationResult) -> None:
             " to ".join(format_number(end, 2) for end in one.prediction_interval),
         )
     console.print(table)
+
+
+def show_importance(importance: dict[str, Any]) -> None:
+    """Print the mean loss of each column, its interval, and the loss on the first sites."""
+    from ..report import format_number
+
+    sites = list(importance["scores"])[:MAX_SHOWN_SITES]
+    title = f"Loss of {importance['metric']} if a column is permuted"
+    table = make_table(["column"], ["mean", "95% interval", *sites], title)
+    for entry in importance["columns"]:
+        interval = f"{format_number(entry['lower'], 3)} to {format_number(entry['upper'], 3)}"
+        losses = [format_number(entry["by_domain"][name], 3) for name in sites]
+        table.add_row(entry["column"], format_number(entry["mean"], 3), interval, *losses)
+    make_console().print(table)

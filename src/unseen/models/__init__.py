@@ -4,13 +4,6 @@ Imports from `tables`, `model_selection` and `shift`.
 """
 
 from ._fit_data import fit
-from ._importance import (
-    MAX_PER_DOMAIN,
-    Importance,
-    held_out_importance,
-    make_importance,
-    measure_held_out_importance,
-)
 from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
 from ._model_card import model_card
 from ._model_file import check_storable, load_model, read_card, save_model
@@ -28,7 +21,6 @@ from ._threshold import (
 )
 
 __all__ = [
-    "Importance",
     "Model",
     "ModelFileError",
     "TableFit",
@@ -36,7 +28,6 @@ __all__ = [
     "TablePredictions",
     "fit",
     "fit_table",
-    "held_out_importance",
     "load_model",
     "model_card",
     "read_card",

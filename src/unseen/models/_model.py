@@ -11,22 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.utils import check_consistent_length
 
-from ..adaptation import select_rows_to_label
 from ..exceptions import NewDataWarning, warn
-from ..linalg import Array, Ints
+from ..linalg import Array
 from ..model_selection import Forecast
 from ..shift import NoveltyResult
-from ..tables import Schema, encode_class_labels, format_count, has_columns, is_path, write_excel
+from ..tables import Schema, format_count, has_columns, is_path, write_excel
 from ..utils.io import atomic_write, check_output_path, temporary_folder
 from ..utils.optional_imports import optional_import
-from ..utils.samples import Samples
 from ..utils.validation import Labels
 from ._batch_prediction import BatchPrediction, domain_moments
 from ._card_html import describe_card, render_card
 from ._column_notes import column_entries, sample_domains
-from ._importance import Importance, group_rows, measure_importance
 from ._model_card import forecast_from_dict
 from ._new_data import NewTable, as_array
 from ._new_data_notes import drop_repeated_findings, new_data_facts, new_data_notes, novelty_entries
@@ -68,32 +64,6 @@ class TablePredictions:
     notices: list[str]
     frame: pl.DataFrame | None = None
     path: Path | None = None
-
-    def rows_to_label(self, n: int, *, seed: int = 0) -> list[int]:
-        """Return positions of rows whose labels serve to adapt the model: see `unseen.adaptation.select_rows_to_label`.
-
-        Parameters
-        ----------
-        n : int
-            Number of rows.
-        seed : int, default=0
-            Seed of the draw.
-
-        Returns
-        -------
-        rows : list of int
-            Positions in the table, from 0.
-        """
-        import polars as pl
-
-        columns = [f"p({entry['label']})" for entry in self.summary["labels"]]
-        if self.frame is not None:
-            frame = self.frame.select(columns)
-        else:
-            assert self.path is not None
-            scan = pl.scan_csv if self.path.suffix.lower() == ".csv" else pl.scan_parquet
-            frame = scan(self.path, glob=False).select(columns).collect()
-        return [int(row) for row in select_rows_to_label(frame.to_numpy(), n, seed=seed)]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -315,78 +285,6 @@ class Model:
         from ._adapt import get_adaptation_plan
 
         return get_adaptation_plan(self)
-
-    def importance(
-        self,
-        data: Any,
-        y: Any = None,
-        *,
-        sample_domain: Any = None,
-        metric: str | None = None,
-        n_repeats: int = 5,
-        max_per_domain: int | None = 500,
-        random_state: int = 0,
-    ) -> Importance:
-        """Measure how much the score on labeled data falls if each column is permuted, in each domain.
-
-        On data of domains that the model has not seen this is the importance that survives the shift. On the training
-        data it says what the model uses, not what helps: see :func:`unseen.models.held_out_importance`.
-
-        Parameters
-        ----------
-        data, sample_domain
-            As for `predict`.
-        y : array-like of shape (n_samples,), default=None
-            Class labels; None means the label column of training.
-        metric : str, default=None
-            The score; None means that of the fit.
-        n_repeats : int, default=5
-            Number of permutations of each column.
-        max_per_domain : int, default=500
-            Maximum number of rows of each domain, drawn at random; None means all.
-        random_state : int, default=0
-            Seed of the permutations.
-
-        Returns
-        -------
-        importance : Importance
-            Mean loss of each column with its interval, and the loss on each domain.
-        """
-        model = self.table_model
-        X, domain, codes = self._read_labeled(data, y, sample_domain)
-        classes = model.classes_
-        samples = Samples(X, classes[codes], group_rows(_as_text(domain), len(X)), classes)
-        if metric is None:
-            metric = str(self.card.get("expected_performance", {}).get("metric", "accuracy"))
-        return measure_importance(model, samples, self.schema, metric, n_repeats, max_per_domain, random_state)
-
-    def _read_labeled(self, data: Any, y: Any, sample_domain: Any) -> tuple[Array, Any, Ints]:
-        """Return encoded rows whose label is a class of the model, the domain of each or None, and codes of labels."""
-        if y is not None:
-            X, domain, _ = self._encode(data, sample_domain)
-            given = np.asarray(y)
-            check_consistent_length(X, given)
-            codes = np.searchsorted(self.classes_, given).clip(max=len(self.classes_) - 1)
-            is_known = self.classes_[codes] == given
-        else:
-            domain_column = sample_domain if isinstance(sample_domain, str) else None
-            table = self.open_table(data, domain=domain_column)
-            batches = [batch for row_range in table.row_ranges() for batch in table.batches(row_range)]
-            labels = [batch.labels for batch in batches if batch.labels is not None]
-            if len(labels) < len(batches):
-                raise ValueError(
-                    f"Importance needs labels, and data have no column {self.schema.label!r}. Pass y, or data with "
-                    "that column."
-                )
-            X = np.concatenate([batch.X for batch in batches])
-            domains = [batch.domain for batch in batches if batch.domain is not None]
-            domain = np.concatenate(domains) if domains else sample_domain
-            found = np.concatenate([encode_class_labels(part, self.classes_) for part in labels])
-            is_known = found >= 0  # False for NaN, a missing label
-            codes = np.where(is_known, found, 0).astype(np.intp)
-        if not np.any(is_known):
-            raise ValueError("No label of the data is a class of the model.")
-        return X[is_known], None if domain is None else np.asarray(domain)[is_known], codes[is_known]
 
     def novelty(self, data: Any, *, sample_domain: Any = None) -> NoveltyResult | dict[str, NoveltyResult]:
         """Compute the distance of samples from the source domains.

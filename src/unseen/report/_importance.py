@@ -1,4 +1,4 @@
-"""The section on the importance of columns, in a separate page, in a comparison or in a validation."""
+"""The section on the importance of columns in the report of a validation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ def prepare_importance(summary: Mapping[str, Any], max_rows: int | None = None) 
     importance = summary.get("importance")
     if not importance:
         return None
-    factor = 100 if importance["is_percent"] else 1
     domains = list(importance["scores"])
     columns = importance["columns"][:max_rows]
     losses = [[entry["by_domain"].get(name) for name in domains] for entry in columns]
@@ -22,18 +21,13 @@ def prepare_importance(summary: Mapping[str, Any], max_rows: int | None = None) 
     rows = []
     for entry, values, shades in zip(columns, losses, compute_shades(losses, low=0.0, high=largest), strict=True):
         cells = [
-            {"value": factor * value if is_number(value) else None, "shade": shade}
+            {"value": value if is_number(value) else None, "shade": shade}
             for value, shade in zip(values, shades, strict=True)
         ]
-        ends = {key: factor * entry[key] if is_number(entry[key]) else None for key in ("mean", "lower", "upper")}
+        ends = {key: entry[key] if is_number(entry[key]) else None for key in ("mean", "lower", "upper")}
         rows.append({"column": entry["column"], "cells": cells, **ends})
-    held_out = "Each domain was predicted by a model of the other domains." if importance["is_held_out"] else ""
-    text = f"A column matters as much as the score falls when its values are permuted within a domain. {held_out}"
     return {
-        "text": text.strip(),
         "metric": importance["metric"],
-        "is_percent": importance["is_percent"],
-        "digits": 1 if importance["is_percent"] else 3,
         "domains": domains,
         "rows": rows,
         "n_hidden": len(importance["columns"]) - len(rows),

@@ -83,31 +83,6 @@ def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> s
     return _render(name, "Shift diagnosis", {"diagnosis": summary})
 
 
-def render_importance(summary: Mapping[str, Any]) -> str:
-    """Render the importance of columns as one self-contained HTML page.
-
-    Parameters
-    ----------
-    summary : dict
-        The return value of `Importance.summary()`.
-
-    Returns
-    -------
-    page : str
-        The page.
-
-    Examples
-    --------
-    >>> from unseen.report import render_importance
-    >>> column = {"column": "age", "mean": 0.1, "lower": 0.05, "upper": 0.15, "by_domain": {"oslo": 0.1}}
-    >>> summary = {"metric": "accuracy", "is_percent": True, "is_held_out": True, "scores": {"oslo": 0.8},
-    ...            "columns": [column]}
-    >>> "age" in render_importance(summary)
-    True
-    """
-    return _render("page.html.jinja", "Importance of columns", {"importance": summary})
-
-
 def render_validation(summary: Mapping[str, Any]) -> str:
     """Render the report of a validation as one self-contained HTML page.
 

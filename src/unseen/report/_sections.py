@@ -9,7 +9,6 @@ from typing import Any
 from ._charts import Axis, compute_shades, count_decimals, scale_to_canvas
 from ._column_figures import LEAST_SCALE, MOST_SCALE
 from ._format import format_number, is_number
-from ._importance import prepare_importance
 from ._validation import prepare_validation
 
 Section = dict[str, Any]
@@ -276,7 +275,6 @@ SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
     ("embedding", "Features before and after projection", prepare_embedding),
     ("columns", "Columns that differ between domains", prepare_columns),
     ("diagnosis", "Distribution shift between domains", prepare_diagnosis),
-    ("importance", "Importance of columns", prepare_importance),
     ("confusion", "Confusion matrices", prepare_confusion),
     ("hardest", "Samples that most methods misclassify", prepare_hardest),
     ("surface", "Validation scores", prepare_surface),

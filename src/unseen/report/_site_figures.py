@@ -1,4 +1,4 @@
-"""Figures about one new domain: the regime curve of adaptation, and the history of monitored batches."""
+"""The figure of an adaptation plan."""
 
 from __future__ import annotations
 
@@ -46,37 +46,4 @@ def draw_adaptation_plan(summary: dict[str, Any], figure: Any = None) -> Any:
         ax.spines[["top", "right"]].set_visible(False)
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles, names, frameon=False, fontsize="small", loc="outside lower center", ncols=2)
-    return figure
-
-
-def draw_monitoring(history: dict[str, Any], figure: Any = None) -> Any:
-    """Draw each series of a log, and below it the chart with its limits; alarms are marked."""
-    series = history["series"]
-    if figure is None:
-        figure = import_pyplot().figure(figsize=(9.5, 1.6 + 2.0 * max(len(series), 1)), layout="constrained")
-    axes = figure.subplots(max(len(series), 1), 2, squeeze=False, sharex=True)
-    alarms = {(alarm["series"], alarm["batch"]) for alarm in history["alarms"]}
-    limit = history["limit"]
-    batches = range(1, len(history["batches"]) + 1)
-    for row, one in zip(axes, series, strict=False):
-        values, chart = row
-        name = one["name"]
-        for ax, key in ((values, "values"), (chart, "ewma")):
-            numbers = [float("nan") if value is None else value for value in one[key]]
-            ax.plot(batches, numbers, color=DETECTED_COLOR, marker="o", markersize=3, linewidth=1)
-            marked = [t for t in batches if (name, t) in alarms]
-            ax.plot(marked, [numbers[t - 1] for t in marked], "s", color=ACCENT_COLOR, markersize=6, label="alarm")
-            ax.spines[["top", "right"]].set_visible(False)
-        for sign in (-1, 1):
-            chart.axhline(sign * limit, color=ACCENT_COLOR, linewidth=0.8, linestyle="--")
-        largest = max([1.6 * limit, *(1.1 * abs(value) for value in one["ewma"] if value is not None)])
-        chart.set_ylim(-largest, largest)
-        values.set_ylabel(name, parse_math=False, fontsize="small")
-    if series:
-        axes[0][0].set_title("value in each batch", fontsize="medium")
-        axes[0][1].set_title(
-            f"EWMA with limits: one false alarm in {history['run_length']:g} batches", fontsize="medium"
-        )
-    for ax in axes[-1]:
-        ax.set_xlabel("batch")
     return figure

@@ -16,14 +16,14 @@ from sklearn.utils.parallel import Parallel, delayed
 from .. import __version__
 from ..linalg import Array
 from ..model_selection import EXPECTED_ERRORS, Method, full_repr
-from ..models import MAX_PER_DOMAIN, choose_fit_threshold, fit_table, measure_held_out_importance
+from ..models import choose_fit_threshold, fit_table
 from ..tables import Table
 from ..utils.progress import progress
 from ..utils.samples import Balance
+from ._importance import measure_importance
 
 DEFAULT_THRESHOLD = 0.5  # at which a model without a threshold decides between two classes
 CACHE_VERSION = 1
-IMPORTANCE_METRIC = "roc_auc"  # it needs neither a threshold nor calibrated risks
 
 
 @dataclass(frozen=True)
@@ -157,10 +157,7 @@ def _predict_site(
         losses = None
         if with_importance:
             held_out = table.samples.take(is_site)
-            held_out = held_out.take(held_out.subsample_rows(max_per_domain=MAX_PER_DOMAIN, seed=options.random_state))
-            score, losses = measure_held_out_importance(
-                fit.model, held_out, classes, table.schema, IMPORTANCE_METRIC, random_state=options.random_state
-            )
+            score, losses = measure_importance(fit.model, held_out, classes, options.random_state)
     except expected as error:
         seconds = time.perf_counter() - start
         return SitePrediction(name, site, None, seconds=seconds, failure=f"{type(error).__name__}: {error}")

@@ -15,14 +15,14 @@ from scipy.special import logit
 
 from ..linalg import Array
 from ..metrics import Estimate, random_effects
-from ..models import Importance, make_importance
 from ..report import render_validation
 from ..utils.io import atomic_write
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels
 from ._checklist import make_checklist
 from ._curves import Outcomes, common_thresholds, make_curves
-from ._held_out import IMPORTANCE_METRIC, SitePrediction
+from ._held_out import SitePrediction
+from ._importance import Importance
 from ._measures import MEASURES, MeasureSummary, SiteMeasure, measure_binary, measure_multiclass, summarize
 from ._tables import write_tables
 from ._texts import describe_for_colleagues, describe_methods, describe_results
@@ -358,7 +358,7 @@ class ValidationResult:
         scores = np.array([score for _, score, _ in measured])
         losses = np.column_stack([site_losses for _, _, site_losses in measured])
         columns = self.settings.facts["columns"]
-        return make_importance(IMPORTANCE_METRIC, sites, columns, scores, losses, is_held_out=True)
+        return Importance.from_losses(sites, columns, scores, losses)
 
     # Frames
 
