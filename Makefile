@@ -9,8 +9,7 @@ DATA ?= ../shared/data
 RUNNER ?= pytest
 OPTIONS ?=
 
-.PHONY: run test system slow lint types bench docs study clean coverage mutation kills fuzz degenerate faults threads \
-	test-matrix load audit
+.PHONY: run test system slow lint types bench docs study clean coverage kills fuzz degenerate faults
 
 run: $(call STAMP,run)
 	$(BIN)/unseen demo
@@ -24,12 +23,12 @@ test: $(call STAMP,test)
 system: $(call STAMP,test)
 	$(MAKE) test OPTIONS='-m system tests'
 
-# All of these tests and the examples of the documentation, measured: at least 95% of lines and of branches.
+# All of these tests and the examples of the documentation, measured: at least 95% of lines and branches.
 coverage: $(call STAMP,test)
 	$(BIN)/python -m coverage erase
 	$(MAKE) test RUNNER='coverage run -m pytest' OPTIONS='-m "not slow"'
 	$(BIN)/python -m coverage combine --quiet
-	$(BIN)/python -m hardening coverage
+	$(BIN)/python -m coverage report
 
 # Studies of calibration, and of fits to noise: about twenty minutes.
 slow: $(call STAMP,test)
@@ -52,12 +51,9 @@ study: $(call STAMP,test)
 	$(BIN)/python -m studies.ensembles --data $(DATA) --output studies/results/ensembles.jsonl --csv docs/results/ensembles.csv
 	$(BIN)/python -m studies.forecast --data $(DATA) --stores studies/results/forecasts
 
-# Campaigns that try to break the package. Each prints its figures, and keeps them for the page "How this is tested".
-mutation kills fuzz degenerate faults threads load audit: $(call STAMP,test)
+# Campaigns that try to break the package. Each prints its figures.
+kills fuzz degenerate faults: $(call STAMP,test)
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m hardening $@
-
-test-matrix: $(call STAMP,test)
-	$(BIN)/python -m hardening matrix
 
 # Runs every example and every tutorial, builds the site, then follows every link of it.
 docs: $(call STAMP,docs) $(call STAMP,test)
@@ -80,5 +76,5 @@ $(VENV)/.%-installed: $(BIN)/python pyproject.toml
 
 # What the targets above made, but for the results of studies: those take half an hour. Results of your own tables stay.
 clean:
-	rm -rf $(VENV) .venvs report.html rotated-digits.unseen-results.sqlite* docs/_build docs/gallery docs/generated \
-		docs/sg_execution_times.rst .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutation .coverage*
+	rm -rf $(VENV) report.html rotated-digits.unseen-results.sqlite* docs/_build docs/gallery docs/generated \
+		docs/sg_execution_times.rst .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 import os
 import platform
@@ -11,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import scipy
@@ -88,8 +86,8 @@ def machine() -> str:
     )
 
 
-def run(package: str, suites: Sequence[str], names: Sequence[str], *, tables: Path | None = None) -> int:
-    """Print the rows of some suites, all by default, and keep them in `tables`; exit code 1: a bound is missed.
+def run(package: str, suites: Sequence[str], names: Sequence[str]) -> int:
+    """Print the rows of some suites, all by default; exit code 1: a bound is missed.
 
     A suite is a module of the package with a function ``rows()`` that yields a `Row` as soon as it is known.
     """
@@ -100,25 +98,7 @@ def run(package: str, suites: Sequence[str], names: Sequence[str], *, tables: Pa
     print(machine(), flush=True)
     missed = 0
     for name in names or suites:
-        found = []
         for row in importlib.import_module(f".{name}", package).rows():
             print(row, flush=True)
-            found.append(row)
-        missed += sum(not row.holds for row in found)
-        if tables is not None:
-            _keep(found, tables / f"{name}.csv")
+            missed += not row.holds
     return 1 if missed else 0
-
-
-def _keep(found: Sequence[Row], path: Path) -> None:
-    """Write rows as a table for the documentation, with the machine that they were measured on."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".part")
-    with partial.open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["Claim", "Measured", "Bound", "From"])
-        for row in found:
-            bound = f"{'at most' if row.at_most else 'at least'} {row.bound:g}"
-            table.writerow([row.claim, f"{row.value:.6g}", bound, row.detail])
-        table.writerow(["Measured with", "", "", machine()])
-    partial.replace(path)

@@ -1,1 +1,1 @@
-"""Campaigns that try to break the package; each prints its figures and keeps them for the documentation."""
+"""Long test runs that try to break the package: ``python -m hardening [kills|faults|fuzz|degenerate]``."""
