@@ -9,7 +9,7 @@ DATA ?= ../shared/data
 RUNNER ?= pytest
 OPTIONS ?=
 
-.PHONY: run test system slow lint types bench docs study clean coverage kills fuzz degenerate faults
+.PHONY: run test test-lowest system slow lint types bench docs study clean coverage kills fuzz degenerate faults
 
 run: $(call STAMP,run)
 	$(BIN)/unseen demo
@@ -18,6 +18,13 @@ test: $(call STAMP,test)
 	# One BLAS thread in each of two processes: four on two cores would wait for each other. Tests start many
 	# processes, and none of them should have to compile the package again.
 	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m $(RUNNER) -n 2 --dist worksteal $(OPTIONS)
+
+# The lowest versions of packages that pyproject.toml allows, in an environment of their own.
+test-lowest: $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/lowest
+	$(VENV)/lowest/bin/python -m pip install --quiet uv
+	$(VENV)/lowest/bin/uv pip install --quiet --python $(VENV)/lowest/bin/python --resolution lowest-direct -e '.[all]' --group test
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(VENV)/lowest/bin/python -m pytest -n 2 --dist worksteal
 
 # Browsers, clusters, killed processes and terminals: about a minute.
 system: $(call STAMP,test)

@@ -1,6 +1,5 @@
 """Method pages have the same sections, equations name the functions that compute them, decisions their evidence."""
 
-import csv
 import importlib
 import re
 from pathlib import Path
@@ -158,18 +157,3 @@ def test_a_decision_has_the_same_sections_and_evidence_that_exists(path):
 def test_files_that_decisions_name_exist(path):
     for file in re.findall(r"``((?:\w+/)+\w+\.\w+)``", read(path)):
         assert (ROOT / file).exists() or (ROOT / "src" / "unseen" / file).exists(), file
-
-
-def test_numbers_of_the_audit_on_pages_are_those_of_its_table():
-    with (DOCS / "testing" / "audit.csv").open(encoding="utf-8", newline="") as file:
-        rows = {row["Claim"]: row for row in csv.DictReader(file)}
-    digits = {claim: float(row["Measured"]) for claim, row in rows.items() if "correct digits of" in claim}
-    assert len(digits) == 12
-    assert 10 <= min(digits.values()) < 11
-    assert 9 <= float(rows["By Cholesky: correct digits, where it is used"]["Measured"]) < 10
-    sources = [row["From"] for claim, row in rows.items() if claim.endswith("of eigenvalues")]
-    settings, lost = (sum(int(re.search(what, text)[1]) for text in sources) for what in (r"of (\d+) s", r"in (\d+)$"))
-    for page in ("mathematics.rst", "decisions/plus_signs.rst"):
-        text = " ".join(read(DOCS / page).split())
-        assert "ten digits or more" in text
-        assert f"{lost} of {settings} settings" in text
