@@ -293,7 +293,7 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
         check_square_memory(X.shape[0], copies=3, caller=type(self).__name__)
         kernel = Kernel.from_estimator(self).resolve(X)
         K = kernel.evaluate_for_centering(X)
-        centered = kernel.center(K, type(self).__name__)
+        centered = kernel.center(K, X, type(self).__name__)
         problem = make_problem(self, membership.counts, centered.size)
         checked = problem.solve_gram(K, centered, membership)
         solution = problem.select_components(checked.solution, None if kernel.is_precomputed else X)

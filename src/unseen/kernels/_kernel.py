@@ -353,14 +353,30 @@ class Kernel:
         with_gamma = replace(self, gamma=self.gamma_value(X.shape[1]))
         return with_gamma.evaluate(self.check_finite(squares)[:, None], np.ones((1, 1)))[:, 0]
 
-    def center(self, K: Array, caller: str) -> CenteredKernel:
-        """Center kernel values in place; raise if the result consists of rounding errors."""
+    def center(self, K: Array, X: Any, caller: str) -> CenteredKernel:
+        """Center the kernel values of X in place; raise if the result consists of rounding errors."""
+        cancellation = self._cancellation(K, X)
         means = self.check_finite(center_kernel(K))
         size = norm(K)
         uncentered = len(K) * float(np.abs(means).max())
         check_gram_norm(size)
         check_spread(size, uncentered, caller)
-        return CenteredKernel(means, size, EPS * max(len(K), uncentered / size))
+        return CenteredKernel(means, size, EPS * max(len(K), uncentered / size, cancellation / size))
+
+    def _cancellation(self, K: Array, X: Any) -> float:
+        """Return the norm of the rounding errors of `evaluate_for_centering` by cancellation, in units of `EPS`.
+
+        A squared distance ``|x|^2 + |y|^2 - 2 x'y`` has the rounding error of its terms, which may be larger than the
+        distance. So copies of a sample far from the mean have slightly different kernel values.
+        """
+        if self.kernel != "rbf":
+            return 0.0
+        (samples,) = shift_to_mean(X)
+        squares = self.gamma_value(X.shape[1]) * row_norms(samples, squared=True)
+        errors = K + 1
+        errors *= squares[:, None] + squares
+        np.fill_diagonal(errors, 0.0)
+        return norm(errors)
 
 
 class CenteredKernel(NamedTuple):
@@ -373,8 +389,8 @@ class CenteredKernel(NamedTuple):
     size : float
         Frobenius norm.
     precision : float
-        Bound on the rounding errors relative to `size`: those of arithmetic with a matrix of n rows, and those of the
-        values before centering.
+        Bound on the rounding errors relative to `size`: those of arithmetic with a matrix of n rows, those of the
+        values before centering, and those of squared distances.
     """
 
     means: Array
