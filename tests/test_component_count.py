@@ -88,13 +88,6 @@ def test_a_kernel_of_rank_two_has_two_components_on_every_path(estimator, kernel
     assert len(found["stream"]) == 2
 
 
-def test_the_number_of_components_of_a_large_fit_is_the_rank_of_the_kernel():
-    X, y, d = few_dimensions(900)
-    model = CIDG(kernel="linear").fit(X, y, sample_domain=d)
-    assert len(model.eigenvalues_) == 2
-    assert model.transform(X).shape == (900, 2)
-
-
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("gamma", [1e-2, 2.7e-5, 1e-7])
 @pytest.mark.parametrize("precomputed", [False, True])

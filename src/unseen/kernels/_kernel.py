@@ -57,16 +57,13 @@ def shift_to_mean(*parts: Any) -> list[Any]:
     return [part - origin for part in parts_in_double]
 
 
-def scaled_squared_distances(X: Array, Y: Array, factor: float) -> Array:
-    """Return ``factor |x - y|^2``; no value has the opposite sign of `factor`, in spite of rounding errors."""
+def _dense_squared_distances(X: Array, Y: Array) -> Array:
+    """Return ``|x - y|^2``; no value is negative, in spite of rounding errors."""
     with np.errstate(over="ignore", invalid="ignore"):  # The caller raises for values that are not finite.
-        D = product(-2 * factor * X, Y.T)
-        D += factor * row_norms(X, squared=True)[:, None]
-        D += factor * row_norms(Y, squared=True)
-    if factor < 0:
-        np.minimum(D, 0.0, out=D)
-    else:
-        np.maximum(D, 0.0, out=D)
+        D = product(-2 * X, Y.T)
+        D += row_norms(X, squared=True)[:, None]
+        D += row_norms(Y, squared=True)
+    np.maximum(D, 0.0, out=D)
     if X is Y:
         np.fill_diagonal(D, 0.0)
     return D
@@ -81,7 +78,7 @@ def squared_distances(X: Any, Y: Any = None) -> Array:
         rows, columns = shift_to_mean(X, Y)
     if sparse.issparse(rows) or sparse.issparse(columns):
         return euclidean_distances(rows, columns, squared=True)
-    return scaled_squared_distances(rows, columns, 1.0)
+    return _dense_squared_distances(rows, columns)
 
 
 def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float], X: Any) -> float | None:
@@ -281,7 +278,8 @@ class Kernel:
             X = np.require(X, requirements="W")
             Y = None if Y is None else np.require(Y, requirements="W")
         if self.kernel == "rbf" and not any(map(sparse.issparse, (X, Y))):
-            K = scaled_squared_distances(X, X if Y is None else Y, -self.gamma_value(X.shape[1]))
+            K = _dense_squared_distances(X, X if Y is None else Y)
+            K *= -self.gamma_value(X.shape[1])
             return np.exp(K, out=K)  # In place, without a second matrix for the distances.
         if callable(self.kernel):
             params = dict(self.kernel_params or {})
