@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,11 +12,8 @@ from unseen.linalg import (
     Membership,
     Moments,
     Spectrum,
-    check_gram_norm,
     gram_by_numpy,
     gram_spectrum,
-    merge_moments,
-    norm,
 )
 from unseen.linalg._cell_statistics import KRYLOV_STEP, krylov_spectra
 
@@ -192,24 +188,6 @@ def test_krylov_spaces_grow_and_hold_the_powers_of_the_cells(n, more):
         np.testing.assert_allclose(one.lift @ (one.lift.T @ image), image, atol=1e-10)  # and so do powers of them
 
 
-def test_too_few_samples_for_a_krylov_space_have_none():
-    K, membership = np.eye(40), Membership.from_codes(np.arange(40) % 2, np.arange(40) // 2 % 2)
-    assert not list(krylov_spectra(K, membership, 1))
-
-
-def test_a_norm_that_can_be_squared_is_in_range():
-    check_gram_norm(np.nextafter(1e150, 0))
-    for size in (1e150, np.inf, np.nan):
-        with pytest.raises(ValueError, match="X is too large"):
-            check_gram_norm(size)
-
-
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_the_norm_is_that_of_frobenius(order):
-    A = np.random.default_rng(0).normal(size=(3, 5))
-    assert norm(np.array(A, order=order)) == pytest.approx(np.sqrt((A**2).sum()), rel=1e-14)
-
-
 @pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (3, 0), (1, 1), (4, 7)])
 def test_moments_of_two_parts_add_up(sizes):
     X = np.random.default_rng(0).normal(size=(sum(sizes), 2)) + 3
@@ -219,13 +197,3 @@ def test_moments_of_two_parts_add_up(sizes):
         np.testing.assert_allclose(total.mean, X.mean(axis=0), rtol=1e-13)
         np.testing.assert_allclose(total.scatter, ((X - X.mean(axis=0)) ** 2).sum(), atol=1e-12)
     assert total.trace == pytest.approx(np.trace(np.cov(X.T)), nan_ok=True) if len(X) > 1 else np.isnan(total.trace)
-
-
-def test_groups_are_pooled_by_their_names():
-    assert merge_moments({"a": 1, "b": 2}, {"b": 30, "c": 40}) == {"a": 1, "b": 32, "c": 40}
-
-
-def test_moments_of_nothing_are_nothing():
-    nothing = Moments.from_values(np.zeros((0, 3)))
-    assert (nothing.count, nothing.mean.tolist(), nothing.scatter) == (0, [0.0, 0.0, 0.0], 0.0)
-    assert replace(nothing, count=1).trace != replace(nothing, count=2).trace == 0

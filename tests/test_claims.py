@@ -8,16 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import linalg
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import rbf_kernel
 
 import textbook
 from helpers import METHODS, make, match, problems, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
-from unseen.estimators import _projection_problem
 from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
-from unseen.linalg._cell_statistics import Membership, gram_spectrum
-from unseen.linalg._eigenproblem import solve, whiten_by_cholesky, whiten_by_eigh
 
 pytestmark = pytest.mark.filterwarnings("ignore::unseen.exceptions.SingleDomainWarning")
 
@@ -44,14 +40,6 @@ def test_a_linear_kernel_in_the_primal_equals_the_dual(name):
     primal = make(name, feature_map="linear", ridge=0.1).fit(X, y, sample_domain=d)
     np.testing.assert_allclose(primal.eigenvalues_, dual.eigenvalues_, rtol=1e-8)
     assert_same(primal.transform(X + 1), dual.transform(X + 1))
-
-
-@every_method
-def test_a_feature_map_with_all_landmarks_equals_the_kernel(name):
-    X, y, d = three_domains()
-    exact = make(name, gamma=0.1, ridge=0.1).fit(X, y, sample_domain=d)
-    mapped = make(name, feature_map=Nystroem(gamma=0.1, n_components=len(X)), ridge=0.1).fit(X, y, sample_domain=d)
-    assert_same(mapped.transform(X), exact.transform(X))
 
 
 @every_method
@@ -98,12 +86,6 @@ def test_order_and_names_do_not_change_the_projection(name, problem, seed):
     assert_same(renamed.transform(X), Z)
 
 
-def test_two_balanced_classes_still_have_a_definite_sign():
-    X, y, d = three_domains(n_classes=2, n_domains=2)
-    Z = CIDG(ridge=0.1).fit(X, y, sample_domain=d).transform(X)
-    assert_same(CIDG(ridge=0.1).fit(X, 1 - y, sample_domain=1 - d).transform(X), Z)
-
-
 def test_even_perfectly_symmetric_data_have_a_sign_that_names_do_not_change():
     X, y = np.array([[1.25, -0.25], [-1.0, -1.0]]), np.array([1, 0])
     assert_same(KFDA(ridge=0.1).fit(X, 1 - y).transform(X), KFDA(ridge=0.1).fit(X, y).transform(X))
@@ -133,16 +115,6 @@ def test_default_weights_and_ridge_follow_the_amount_of_data(name):
     assert_same(Z_twice * np.linalg.norm(Z, axis=0) / np.linalg.norm(Z_twice, axis=0), Z)
 
 
-@every_method
-@given(problem=problems())
-@settings(max_examples=15, deadline=None)
-def test_missing_cells_never_give_nan(name, problem):
-    X, y, d = problem
-    model = make(name).fit(X, y, sample_domain=d)
-    assert np.isfinite(model.transform(X)).all()
-    assert (model.eigenvalues_ > 0).all()
-
-
 def test_a_class_missing_from_a_domain_adds_no_shift_there():
     X, y, d = three_domains()
     kept = ~((y == 2) & (d != 0))  # class 2 lives in domain 0 alone
@@ -157,41 +129,6 @@ def test_a_class_missing_from_a_domain_adds_no_shift_there():
         for j in range(2)
     )
     np.testing.assert_allclose(H, two_classes / 3, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["CIDG", "KFDA"])
-def test_cholesky_and_eigendecomposition_agree(name):
-    X, y, d = three_domains()
-    K = textbook.centered(rbf_kernel(X, gamma=0.1))
-    membership = Membership.from_codes(y, d)
-    recipe = make(name)._scatter_problem(membership.counts, 1e-6 * np.linalg.norm(K) ** 2)
-    fast = solve(whiten_by_cholesky(K.copy(), membership, recipe), recipe, membership.counts)
-    full = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
-    np.testing.assert_allclose(fast.eigenvalues, full.eigenvalues, rtol=1e-9)
-    np.testing.assert_allclose(fast.norms, full.norms, rtol=1e-6)
-    expected = K @ full.coefficients
-    assert_same(match(K @ fast.coefficients, expected, full.eigenvalues), expected)
-
-
-def test_the_cholesky_route_is_the_one_large_fits_take(monkeypatch):
-    X, y, d = three_domains()
-    exact = CIDG().fit(X, y, sample_domain=d).transform(X)
-    monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", 10)
-    monkeypatch.setattr(_projection_problem, "gram_spectrum", None)
-    assert_same(CIDG().fit(X, y, sample_domain=d).transform(X), exact)
-
-
-@pytest.mark.parametrize("name", ["SCA", "UDICA"])
-def test_lanczos_equals_the_dense_textbook(name):
-    X, y, d = three_domains(n_per_cell=40)
-    K = textbook.centered(rbf_kernel(X, gamma=0.1))
-    ridge = 1e-4 * np.linalg.norm(K, 2) ** METHODS[name][3]
-    model = make(name, n_components=5, gamma=0.1, ridge=ridge).fit(X, y, sample_domain=d)
-    N, A = METHODS[name][1](K, y, d, ridge=ridge, **METHODS[name][2])
-    values, B = textbook.solve(N, A, 5)
-    np.testing.assert_allclose(model.eigenvalues_, values, rtol=1e-9)
-    ours = model.dual_coef_ * np.sqrt(model.eigenvalues_)
-    assert_same(match(K @ ours, K @ B, values), K @ B)
 
 
 @pytest.mark.parametrize("gamma", [0.1, 0.001])  # by a wide kernel samples hardly vary in most directions
@@ -210,16 +147,6 @@ def test_dica_as_published_solves_the_released_problem(gamma):
     paper = DICA(as_published=True, gamma=gamma, ridge=0.1, output_ridge=0.1).fit(X, y, sample_domain=d)
     B = paper.dual_coef_ * np.sqrt(paper.eigenvalues_)
     np.testing.assert_allclose(np.diag(B.T @ A @ B), 1.0, rtol=1e-9)
-
-
-@every_method
-def test_coefficients_are_normalized_by_the_denominator(name):
-    X, y, d = three_domains()
-    K = textbook.centered(rbf_kernel(X, gamma=0.1))
-    model = make(name, gamma=0.1, ridge=0.1).fit(X, y, sample_domain=d)
-    _, A = METHODS[name][1](K, y, d, ridge=0.1, **METHODS[name][2])
-    B = model.dual_coef_ * np.sqrt(model.eigenvalues_)
-    np.testing.assert_allclose(B.T @ A @ B, np.eye(B.shape[1]), atol=1e-9)
 
 
 def test_more_components_than_the_rank_are_refused_kindly():
@@ -244,9 +171,3 @@ def test_a_single_domain_is_fitted_with_a_warning_that_says_what_it_costs(sample
         model = CIDG(ridge=0.1).fit(X, y, sample_domain=sample_domain)
     with pytest.warns(SingleDomainWarning):
         assert_same(KFDA(ridge=0.1).fit(X, y).transform(X), model.transform(X))
-
-
-def test_classes_with_the_same_mean_are_refused_rather_than_told_apart_by_noise():
-    X = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]] * 2)
-    with pytest.raises(ValueError, match="class means coincide"):
-        CIDG(kernel="linear").fit(X, [0, 0, 1, 1] * 2, sample_domain=[0] * 4 + [1] * 4)

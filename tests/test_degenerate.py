@@ -83,7 +83,7 @@ def test_cells_that_do_not_fit_into_memory_are_counted(monkeypatch):
 @pytest.mark.parametrize(("cells", "asked"), [(100, []), (101, [101])])
 def test_memory_is_asked_for_where_cells_are_many(cells, asked, monkeypatch):
     questions = []
-    monkeypatch.setattr("unseen.kernels._size_plan._check_memory", lambda what, n, *rest: questions.append(n))
+    monkeypatch.setattr("unseen.kernels._size_plan.check_memory", lambda what, n, *rest: questions.append(n))
     check_cell_memory(cells, "KFDA")
     assert questions == asked
 

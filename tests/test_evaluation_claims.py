@@ -486,11 +486,6 @@ def test_a_class_that_is_predicted_but_not_there_is_no_matter_for_a_warning():
     assert apply_scorer(get_scorer("balanced_accuracy"), model, X[ill], SAMPLES.y[ill], None) == 0.0
 
 
-def test_nothing_is_shown_unless_asked_for(capfd):
-    list(evaluate_candidates([own(GaussianNB())], SAMPLES, SPLITS, EvaluationConfig()))
-    assert capfd.readouterr() == ("", "")
-
-
 def test_a_difference_within_rounding_is_a_tie():
     means = np.array([1.0, 1.0 - TIE_TOLERANCE])
     assert count_ties(means) == 1

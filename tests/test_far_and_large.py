@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import textbook
 from helpers import METHODS, make, three_domains
-from unseen import CIDG, DICA, KFDA, SCA, PivotedNystroem, ProjectionSearchCV, UndoBias
+from unseen import DICA, KFDA, PivotedNystroem, ProjectionSearchCV, UndoBias
 from unseen import model_selection as selection
 from unseen.kernels import Kernel, center_kernel
 from unseen.model_selection import EvaluationConfig, LeaveOneDomainOut, evaluate_candidates
@@ -64,30 +64,7 @@ def test_a_polynomial_projection_is_that_of_its_kernel_matrix(options):
     np.testing.assert_allclose(model.transform(near**2), expected.transform(new), atol=1e-7)
 
 
-@pytest.mark.parametrize("gamma", ["median", "scale"])
-def test_a_search_with_the_linear_kernel_does_not_depend_on_the_origin(gamma):
-    grid = {"ridge": [1e-3, 1.0, 1e3]}
-    here, there = (
-        ProjectionSearchCV(KFDA(kernel="linear", gamma=gamma), grid).fit(part, Y, sample_domain=D)
-        for part in (X, X + 1e8)
-    )
-    np.testing.assert_array_equal(there.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"])
-    np.testing.assert_array_equal(there.predict(X + 1e8), here.predict(X))
-
-
 FAR = st.sampled_from([1e6, 1e9, 1e12, 1e15])
-
-
-@given(far=FAR)
-@settings(max_examples=4, deadline=None)
-def test_scores_of_a_search_do_not_depend_on_rows_outside_its_splits(far):
-    splits = list(LeaveOneDomainOut().split(X, Y, D))
-    stretched = np.vstack([X, np.full((1, X.shape[1]), far)])
-    for model in (CIDG(), SCA(), DICA(), KFDA(kernel="linear"), KFDA(kernel="poly")):
-        search = ProjectionSearchCV(model, {"ridge": ["1e-2*scale", "scale"]}, cv=splits, refit=False)
-        here = search.fit(X, Y, sample_domain=D).cv_results_["mean_test_score"]
-        there = search.fit(stretched, np.append(Y, 0), sample_domain=np.append(D, 0)).cv_results_["mean_test_score"]
-        np.testing.assert_array_equal(there, here)
 
 
 @given(far=FAR)

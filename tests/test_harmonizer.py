@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import LeaveOneGroupOut, cross_val_score, cross_validate
+from sklearn.model_selection import LeaveOneGroupOut, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -64,19 +64,6 @@ def test_training_samples_become_what_neurocombat_made_of_them(name):
         np.array(stored["X"]), sample_domain=stored["domain"], covariates=stored["covariates"]
     )
     np.testing.assert_allclose(Z, stored["outputs"][name], rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.filterwarnings("ignore")  # those of the package are its own
-@pytest.mark.parametrize("name", neurocombat_reference.OPTIONS)
-@pytest.mark.parametrize("with_covariates", [True, False])
-def test_training_samples_become_what_the_installed_neurocombat_makes_of_them(name, with_covariates):
-    pytest.importorskip("neuroCombat", reason="not a dependency")
-    options = neurocombat_reference.OPTIONS[name]
-    X, d, C = sites(sizes=(10, 30, 25), n_features=20)
-    C = np.round(10 * C) if with_covariates else None
-    expected = neurocombat_reference.run_package(X, d, C, **options)
-    Z = DomainHarmonizer(**options).fit_transform(X, sample_domain=d, covariates=C)
-    np.testing.assert_allclose(Z, expected, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -380,14 +367,6 @@ def test_input_is_left_alone_and_its_precision_kept():
     np.testing.assert_allclose(Z, DomainHarmonizer().fit_transform(X, sample_domain=d), rtol=1e-4, atol=1e-4)
 
 
-def test_names_of_features_pass_through():
-    pd = pytest.importorskip("pandas")
-    X, d, _ = sites()
-    frame = pd.DataFrame(X, columns=list("vwxyz"))
-    harmonizer = DomainHarmonizer().set_output(transform="pandas")
-    assert harmonizer.fit_transform(frame, sample_domain=d).columns.tolist() == list("vwxyz")
-
-
 @pytest.mark.parametrize("options", [{}, {"transductive": True}, {"preserve_classes": True}])
 def test_a_pipeline_gets_domains_and_covariates_by_metadata_routing(options):
     X, y, d = two_classes()
@@ -403,32 +382,6 @@ def test_a_pipeline_gets_domains_and_covariates_by_metadata_routing(options):
         head = LogisticRegression().fit(Z, y[train])
         by_hand.append(head.score(harmonizer.transform(X[test], sample_domain=d[test], covariates=C[test]), y[test]))
     np.testing.assert_array_equal(routed["test_score"], by_hand)
-
-
-def noise(seed, n_domains=10, n_per_domain=20, n_features=500):
-    """Samples that tell nothing about labels, whose frequencies differ between domains."""
-    rng = np.random.default_rng(seed)
-    d = np.repeat(np.arange(n_domains), n_per_domain)
-    cases = np.where(d % 2, 0.2, 0.8) * n_per_domain
-    y = (np.tile(np.arange(n_per_domain), n_domains) < cases).astype(int)
-    X = rng.normal(size=(len(d), n_features)) + rng.normal(size=(n_domains, n_features))[d]
-    return X, y, d
-
-
-def test_labels_as_a_covariate_of_all_data_make_noise_look_predictable():
-    head = LogisticRegression(C=0.01)
-    leaked, honest = [], []
-    for seed in range(3):
-        X, y, d = noise(seed)
-        everything = DomainHarmonizer().fit_transform(X, sample_domain=d, covariates=y)
-        scoring = {"cv": LeaveOneGroupOut(), "scoring": "roc_auc"}
-        leaked += cross_val_score(head, everything, y, groups=d, **scoring).tolist()
-        with sklearn.config_context(enable_metadata_routing=True):
-            pipeline = make_pipeline(DomainHarmonizer(preserve_classes=True), head)
-            params = {"sample_domain": d, "groups": d}
-            honest += cross_val_score(pipeline, X, y, params=params, error_score="raise", **scoring).tolist()
-    assert np.mean(leaked) > 0.85
-    assert abs(np.mean(honest) - 0.5) < 3 * np.std(honest) / np.sqrt(len(honest))
 
 
 BATCH = "Effects are estimated from the batch: the result for a sample depends on it, and a batch of one is refused."

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 import pytest
 from scipy import sparse
@@ -11,17 +9,14 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
 import textbook
 from unseen import PivotedNystroem
-from unseen.kernels import Kernel, SizePlan, _kernel, is_multiple, squared_distances
-from unseen.kernels._cholesky import NotPositiveSemidefiniteError, _eliminate, _grow, pivoted_cholesky
+from unseen.kernels import Kernel, SizePlan, _kernel, squared_distances
+from unseen.kernels._cholesky import _eliminate, pivoted_cholesky
 from unseen.kernels._kernel import (
     MEDIAN_ROWS,
     _hash_rows,
-    _mix,
     check_spread,
     median_squared_distance,
-    parse_multiple,
     resolve_gamma,
-    scaled_squared_distances,
     shift_to_mean,
 )
 from unseen.kernels._size_plan import (
@@ -49,13 +44,12 @@ def test_squared_distances_are_sums_of_squared_differences(container):
     np.testing.assert_allclose(squared_distances(container(X)), brute_distances(X, X), atol=1e-12)
 
 
-@pytest.mark.parametrize("factor", [-2.5, 0.5, 3.0])
-def test_multiples_of_distances_never_have_the_other_sign(factor):
+def test_squared_distances_are_never_negative():
     X = 1e4 * samples(60)
-    found = scaled_squared_distances(X, X.copy(), factor)  # copies: rounding leaves something of either sign
-    np.testing.assert_allclose(found, factor * brute_distances(X, X), atol=1e-5)
-    assert (found * factor >= 0).all()
-    assert not np.diag(scaled_squared_distances(X, X, factor)).any()
+    found = squared_distances(X, X.copy())  # copies: rounding leaves something of either sign
+    np.testing.assert_allclose(found, brute_distances(X, X), atol=1e-5)
+    assert (found >= 0).all()
+    assert not np.diag(squared_distances(X)).any()
 
 
 def test_samples_are_moved_about_the_mean_of_the_last_part_in_double_precision():
@@ -84,24 +78,6 @@ def test_beyond_that_the_rows_of_the_lowest_ranks_stand_for_all(n_rows, monkeypa
     assert median_squared_distance(X) == pytest.approx(median_squared_distance(some), rel=1e-12)
 
 
-@pytest.mark.parametrize("X", [np.ones((1, 2)), np.full((7, 2), 3.3), np.zeros((2, 1))])
-def test_without_a_distance_the_median_is_one(X):
-    assert median_squared_distance(X) == 1.0
-
-
-def test_hashes_are_mixed_as_by_splitmix64():
-    # The numbers that the generator's published code gives for the seed 1234567.
-    states = np.uint64(1234567) + np.arange(1, 6, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    expected = [
-        6457827717110365317,
-        3203168211198807973,
-        9817491932198370423,
-        4593380528125082431,
-        16408922859458223821,
-    ]
-    assert _mix(states).tolist() == expected
-
-
 def test_a_hash_is_that_of_the_values_of_a_row():
     X = samples(20, 4)
     X[::2, 1], X[1::3, 0] = 0.0, -0.0
@@ -113,16 +89,6 @@ def test_a_hash_is_that_of_the_values_of_a_row():
     assert not set(_hash_rows(X[:, [0, 1, 3, 2]]).tolist()) & set(hashes.tolist())  # columns are told apart
     twice = sparse.csr_array((np.full(6, 0.5), np.array([0, 0, 1, 1, 0, 0]), np.array([0, 2, 4, 6])), shape=(3, 2))
     np.testing.assert_array_equal(_hash_rows(twice), _hash_rows(twice.toarray()))  # two entries of one place
-
-
-def test_multiples_are_read_as_factors():
-    assert [parse_multiple(text, "scale", "gamma") for text in ("scale", "0.1*scale", " 3 * scale ")] == [1.0, 0.1, 3.0]
-    for text in ("0*scale", "-1*scale", "inf*scale", "x*scale", "2*median", "*scale"):
-        with pytest.raises(ValueError, match="gamma must be a number"):
-            parse_multiple(text, "scale", "gamma")
-    assert is_multiple("2*median ", "median")
-    assert not is_multiple("2*median", "scale")
-    assert not is_multiple(2.0, "scale")
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
@@ -158,11 +124,6 @@ def test_entries_of_one_place_are_added_before_they_are_squared():
     assert twice.nnz == 3  # and left as they were
 
 
-def test_a_kernel_has_the_defaults_of_estimators():
-    assert Kernel.from_estimator(PivotedNystroem()) == Kernel()
-    assert Kernel.from_estimator(PivotedNystroem(), degree=5) == Kernel(degree=5)
-
-
 def absolute(x, y, power=1):
     return float(np.exp(-np.abs(x - y).sum()) ** power)
 
@@ -190,12 +151,6 @@ def test_a_callable_kernel_gets_rows_as_scikit_learn_gives_them(container, shape
     seen = []
     Kernel(lambda x, y: seen.append((x.shape, y.shape)) or 1.0).evaluate_diagonal(container(samples(4)))
     assert seen == [(shape, shape)] * 4
-
-
-@pytest.mark.parametrize("n_features", [1, 4])
-def test_the_width_of_none_is_one_over_the_number_of_features(n_features):
-    assert Kernel(gamma=None).gamma_value(n_features) == 1 / n_features
-    assert Kernel(gamma=0.3).gamma_value(n_features) == 0.3
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
@@ -249,14 +204,6 @@ def test_kernels_of_histograms_take_read_only_memory_and_nothing_negative(kernel
         Kernel(kernel).check(PivotedNystroem(), bad, y=np.arange(6))
 
 
-def test_what_is_not_finite_is_refused_and_all_else_passes():
-    values = np.array([[1.0, 2.0]])
-    assert Kernel().check_finite(values) is values
-    for bad in (np.nan, np.inf, -np.inf):
-        with pytest.raises(ValueError, match="NaN or infinite"):
-            Kernel().check_finite(np.array([[1.0, bad]]))
-
-
 def test_nothing_but_rounding_after_centering_is_refused():
     eps = np.finfo(float).eps
     check_spread(4.1 * eps * 7.0, 7.0, "CIDG")
@@ -302,27 +249,6 @@ def test_a_factor_explains_its_pivots_exactly_and_says_what_it_misses(block_size
     assert (left >= 0).all()
 
 
-@pytest.mark.parametrize("block_size", [1, 2, 50])
-def test_a_tolerance_is_met_by_as_few_pivots_as_it_takes(block_size):
-    K = gram_matrix(60, 60)
-    F, _, left = factorised(K, 60, tolerance=0.05, block_size=block_size)
-    assert left.sum() <= 0.05 * np.trace(K)
-    assert np.trace(K) - (F[:-1] ** 2).sum() > 0.05 * np.trace(K)  # one less would not do
-
-
-def test_no_more_pivots_than_the_rank():
-    F, _, left = factorised(gram_matrix(rank=4), 20, rounding=1e-10)
-    assert len(F) == 4
-    assert left.max() < 1e-10
-
-
-def test_a_negative_residual_is_no_positive_matrix():
-    K = np.ones((3, 3)) + 1e-3 * np.diag([0, 0, 1.0])
-    K[0, 1] = K[1, 0] = 1.5
-    with pytest.raises(NotPositiveSemidefiniteError, match="smallest entry of the residual diagonal"):
-        factorised(K, 3, block_size=1)
-
-
 def test_a_pivot_at_its_threshold_is_rejected_and_the_most_are_not_exceeded():
     block = np.diag([4.0, 1.0, 9.0, 16.0])
     kept, lower = _eliminate(block.copy(), np.array([3.9, 1.0, 0.0, 0.0]), 2)
@@ -332,15 +258,6 @@ def test_a_pivot_at_its_threshold_is_rejected_and_the_most_are_not_exceeded():
     kept, lower = _eliminate(K.copy(), np.zeros(6), 6)
     assert kept == list(range(6))
     np.testing.assert_allclose(lower @ lower.T, K, atol=1e-12)
-
-
-def test_room_is_made_for_more_rows_than_asked_for_but_never_for_more_than_there_may_be():
-    factor = np.arange(12.0).reshape(4, 3)
-    assert _grow(factor, 4, 9) is factor
-    for rows, most, expected in ((5, 100, 8), (11, 100, 11), (5, 6, 6)):
-        larger = _grow(factor, rows, most)
-        assert larger.shape == (expected, 3)
-        np.testing.assert_array_equal(larger[:4], factor)
 
 
 def test_a_plan_is_exact_for_few_rows_and_what_was_asked_for_counts():
@@ -364,21 +281,6 @@ def test_a_plan_tells_how_many_rows_do_what():
     assert few.count("100 ") == 3  # no more rows than there are
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "poly", "cosine"])
-def test_landmarks_of_all_samples_are_the_kernel_itself(kernel):
-    X = samples(10)
-    features = PivotedNystroem(10, kernel=kernel, gamma=0.5, random_state=0)
-    F, K = features.fit_transform(X), Kernel(kernel, gamma=0.5).evaluate(X, X)
-    np.testing.assert_allclose(F @ F.T, K, atol=1e-9 * np.abs(K).max())
-    np.testing.assert_allclose(features.transform(X), F, atol=1e-9 * np.abs(F).max())
-    weights = samples(features.n_components_, 2, seed=2)
-    np.testing.assert_allclose(features.combine(X, weights), F @ weights, atol=1e-8 * np.abs(F).max())
-    L = features.cholesky_
-    np.testing.assert_allclose(L @ L.T, K[np.ix_(features.component_indices_, features.component_indices_)], atol=1e-9)
-    assert features.trace_error_ == pytest.approx(0, abs=1e-9)
-    assert all(a != b for a, b in combinations(features.component_indices_.tolist(), 2))
-
-
 @pytest.mark.parametrize(
     ("kernel", "sparse_too", "positive", "pairwise"),
     [("rbf", True, False, False), ("chi2", False, True, False), ("precomputed", False, False, True)],
@@ -391,24 +293,6 @@ def test_tags_say_what_samples_a_kernel_takes(kernel, sparse_too, positive, pair
         pairwise,
     )
     assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
-
-
-def test_landmarks_are_not_sought_in_a_kernel_matrix():
-    with pytest.raises(ValueError, match="PivotedNystroem does not support"):
-        PivotedNystroem(kernel="precomputed").fit(np.eye(3))
-
-
-@pytest.mark.parametrize("parameter", [{"gamma": 1e-9}, {"degree": 0}, {"coef0": -2.0}, {"tolerance": 0.999}])
-def test_parameters_at_the_edge_are_allowed(parameter):
-    assert PivotedNystroem(3, random_state=0, **parameter).fit(samples()).n_components_ >= 1
-
-
-@pytest.mark.parametrize(
-    "parameter", [{"gamma": 0.0}, {"degree": -1e-9}, {"n_components": 0}, {"tolerance": 1.0}, {"tolerance": 0}]
-)
-def test_parameters_beyond_it_are_refused(parameter):
-    with pytest.raises(ValueError, match=f"The '{next(iter(parameter))}' parameter"):
-        PivotedNystroem(**parameter).fit(samples())
 
 
 def test_sparse_samples_meet_a_dense_polynomial_kernel():

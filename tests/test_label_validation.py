@@ -143,32 +143,6 @@ def test_classes_come_back_sorted():
     assert codes.tolist() == [1, 2, 0, 1]
 
 
-@pytest.mark.parametrize(
-    "rename",
-    [
-        lambda d: [["x", "y", "z"][i] for i in d],
-        lambda d: [[0.5, 1.5, 2.5][i] for i in d],
-        lambda d: [[-3, "y", datetime.date(2020, 1, 1)][i] for i in d],
-        lambda d: [["x", "y", "z"][2 - i] for i in d],
-    ],
-    ids=["names", "numbers", "mixed", "reversed"],
-)
-def test_names_of_domains_do_not_change_the_projection(rename):
-    X, y, d = three_domains()
-    expected = CIDG().fit(X, y, sample_domain=d)
-    renamed = CIDG().fit(X, y, sample_domain=rename(d))
-    np.testing.assert_allclose(renamed.transform(X), expected.transform(X), rtol=1e-8, atol=1e-10)
-    assert sorted(map(tuple, renamed.cell_counts_)) == sorted(map(tuple, expected.cell_counts_))
-
-
-def test_names_of_classes_do_not_change_the_projection():
-    X, y, d = three_domains()
-    expected = CIDG().fit(X, y, sample_domain=d)
-    renamed = CIDG().fit(X, np.array(["owl", "cat", "ant"])[y], sample_domain=d)
-    assert renamed.classes_.tolist() == ["ant", "cat", "owl"]
-    np.testing.assert_allclose(renamed.transform(X), expected.transform(X), rtol=1e-8, atol=1e-10)
-
-
 def test_counts_are_of_domains_by_classes():
     X, y, d = three_domains()
     keep = (y != 2) | (d != 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
@@ -13,7 +11,6 @@ from degenerate_oracles import judged
 from unseen import PivotedNystroem
 from unseen.kernels import check_scatter_memory
 from unseen.kernels._kernel import resolve_gamma
-from unseen.linalg import CellStatistics, Membership
 from unseen.linalg._cell_statistics import check_squares
 
 
@@ -31,19 +28,6 @@ def test_a_width_by_the_variance_needs_squares():
     X = 1e200 * np.random.default_rng(0).normal(size=(6, 2))
     with pytest.raises(ValueError, match="X is too large"):
         resolve_gamma("scale", "rbf", X)
-
-
-def test_means_keep_their_digits_beside_a_huge_offset():
-    counts = np.array([[3, 4], [5, 2]])
-    domain, label = (np.repeat(index, counts.ravel()) for index in map(np.ravel, np.indices(counts.shape)))
-    X = 2.0**40 + np.random.default_rng(0).integers(-(2**20), 2**20, size=(14, 2)) / 2.0**10
-    found, _ = CellStatistics.from_features(X, Membership.from_codes(label, domain))._center_means()
-    exact = [[Fraction(value) for value in row] for row in X]
-    mean = [sum(column) / 14 for column in zip(*exact, strict=True)]
-    for k, (s, j) in enumerate(np.ndindex(2, 2)):
-        rows = [row for row, of, kind in zip(exact, domain, label, strict=True) if (of, kind) == (s, j)]
-        expected = [float(sum(column) / len(rows) - m) for column, m in zip(zip(*rows, strict=True), mean, strict=True)]
-        np.testing.assert_allclose(found[k], expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["UDICA, linear", "UDICA, feature map", "SCA, linear"])

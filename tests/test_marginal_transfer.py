@@ -114,18 +114,6 @@ def test_very_narrow_domain_kernels_give_one_machine_for_each_domain():
     np.testing.assert_allclose(far, np.tile(model.intercept_, (len(far), 1)))
 
 
-@pytest.mark.parametrize(("n_components", "error"), [(200, 0.3), (8_000, 0.05)])
-def test_random_features_converge_to_the_exact_kernel(n_components, error):
-    K = textbook_gram(X, D, X, D)
-    model = MarginalTransferClassifier(**WIDTHS, domain_gamma=2.0, n_components=min(n_components, 2_000))
-    differences = []
-    for seed in range(max(1, n_components // 2_000)):
-        model.set_params(random_state=seed).fit(X, Y, sample_domain=D)
-        Z = model._random_features(X, model.domain_embeddings_, D)
-        differences.append(Z @ Z.T - K)
-    assert np.abs(np.mean(differences, axis=0)).max() < error
-
-
 def test_random_features_predict_nearly_what_the_exact_kernel_does():
     train, new = D != 2, D == 2
     exact = MarginalTransferClassifier(**WIDTHS, domain_gamma=2.0).fit(X[train], Y[train], sample_domain=D[train])
@@ -304,7 +292,7 @@ def test_bad_samples_are_refused(monkeypatch):
         MarginalTransferClassifier().fit(X * 1e200, Y, sample_domain=D)
     with pytest.raises(ValueError, match="at least 2 classes"):
         MarginalTransferClassifier().fit(X, 0 * Y, sample_domain=D)
-    monkeypatch.setattr("unseen.estimators._marginal_transfer.available_bytes", lambda: 1000)
+    monkeypatch.setattr("unseen.kernels._size_plan.available_bytes", lambda: 1000)
     with pytest.raises(MemoryError, match="Set n_components"):
         MarginalTransferClassifier().fit(X, Y, sample_domain=D)
     MarginalTransferClassifier(n_components=5).fit(X, Y, sample_domain=D)

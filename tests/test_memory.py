@@ -8,7 +8,6 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from helpers import three_domains
 from unseen import CIDG, DICA, SCA
 from unseen.kernels import _size_plan as memory
 
@@ -48,12 +47,6 @@ def test_a_feature_map_needs_no_square_matrix():
     n = 20_000
     X, y, d = np.random.default_rng(0).normal(size=(n, 2)), np.arange(n) % 2, np.arange(n) % 3
     assert CIDG(feature_map="linear").fit(X, y, sample_domain=d).transform(X[:3]).shape == (3, 1)
-
-
-@pytest.mark.usefixtures("small_machine")
-def test_what_fits_is_fitted():
-    X, y, d = three_domains()
-    assert CIDG().fit(X, y, sample_domain=d).eigenvalues_.shape == (2,)
 
 
 def test_the_limit_is_exact(monkeypatch):

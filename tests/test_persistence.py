@@ -208,13 +208,6 @@ def test_single_precision_in_is_single_precision_out(model, data):
     np.testing.assert_allclose(Z, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("model", MODELS[:-1], ids=repr)
-def test_fit_transform_is_fit_then_transform(model, data):
-    X, y, d = data
-    Z = clone(model).fit_transform(X, y, sample_domain=d)
-    np.testing.assert_array_equal(Z, clone(model).fit(X, y, sample_domain=d).transform(X, sample_domain=d))
-
-
 @pytest.mark.skipif(parse_version(sklearn.__version__) < parse_version("1.9"), reason="shows parameters only")
 @pytest.mark.parametrize("model", [CIDG(), UndoBias()], ids=repr)
 def test_the_html_page_of_a_model_shows_what_was_learned(model, data):

@@ -22,7 +22,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from helpers import METHODS, make, three_domains
 from unseen import CIDG
 from unseen.kernels import Kernel
-from unseen.kernels._cholesky import NotPositiveSemidefiniteError, pivoted_cholesky
+from unseen.kernels._cholesky import pivoted_cholesky
 from unseen.kernels._kernel import SPARSE_KERNELS
 from unseen.kernels._nystroem import PivotedNystroem
 
@@ -109,13 +109,6 @@ def test_the_trace_error_is_that_of_the_dense_matrices(n_components, width, bloc
     np.testing.assert_allclose(model.transform(X), factor, atol=1e-8)
     np.testing.assert_array_equal(model.components_, X[landmarks])
     assert len(set(landmarks.tolist())) == model.n_components_ <= n_components
-
-
-def test_the_triangle_is_the_cholesky_factor_of_the_landmarks():
-    model = PivotedNystroem(30, random_state=0).fit(MANY)
-    L = model.cholesky_
-    np.testing.assert_array_equal(L, np.tril(L))
-    np.testing.assert_allclose(L @ L.T, rbf_kernel(model.components_, gamma=model.gamma_), atol=1e-12)
 
 
 def test_more_landmarks_miss_less_and_begin_with_the_same_ones():
@@ -303,7 +296,7 @@ def test_new_samples_with_infinite_kernel_values_are_refused():
 
 def test_an_indefinite_matrix_is_not_factorised():
     K = np.array([[1.0, 2.0], [2.0, 1.0]])
-    with pytest.raises(NotPositiveSemidefiniteError, match="after 1 pivots"):
+    with pytest.raises(np.linalg.LinAlgError, match="after 1 pivots"):
         pivoted_cholesky(
             lambda rows, columns: K[rows][:, columns],
             np.ones(2),
@@ -428,12 +421,3 @@ def test_on_flow_cytometry_few_landmarks_replace_all_samples():
         for model in (exact, mapped)
     ]
     assert accuracies[1] == pytest.approx(accuracies[0], abs=0.01)
-
-
-@pytest.mark.parametrize("tolerance", [0.0, 1.0])
-def test_a_tolerance_is_a_share_that_is_neither_nothing_nor_all(tolerance):
-    X = np.random.default_rng(0).normal(size=(8, 2))
-    with pytest.raises(ValueError, match=r"range \(0\.?0?, 1\.?0?\)"):
-        PivotedNystroem(4, tolerance=tolerance).fit(X)
-    assert len(PivotedNystroem(4, tolerance=0.999).fit(X).components_) >= 1
-    assert len(PivotedNystroem(8, tolerance=1e-9).fit(X).components_) == 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import joblib
 import numpy as np
 import pytest
 import sklearn
@@ -13,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, cross_validate
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from threadpoolctl import threadpool_limits
@@ -110,29 +109,6 @@ def test_other_kernels_and_feature_maps_are_searched_exactly_too(estimator):
     grid = {"ridge": ["1e-3*scale", "scale"]}
     search = ProjectionSearchCV(estimator, grid).fit(X, y, sample_domain=d)
     assert_same_scores(search, brute_force(estimator, grid, X, y, d, splits, KNeighborsClassifier(1)))
-
-
-def test_samples_in_neither_part_of_a_split_have_no_say():
-    X, y, d = noisy(n_domains=4)
-    used = [(np.flatnonzero((d != t) & (d != 3)), np.flatnonzero(d == t)) for t in range(3)]
-    drawn = list(ShuffleSplit(3, train_size=0.4, test_size=0.3, random_state=0).split(X))
-    grid = {"ridge": ["1e-3*scale", "scale"]}
-    for splits in (used, drawn):
-        search = ProjectionSearchCV(CIDG(feature_map="linear"), grid, cv=splits).fit(X, y, sample_domain=d)
-        reference = brute_force(CIDG(feature_map="linear"), grid, X, y, d, splits, KNeighborsClassifier(1))
-        assert_same_scores(search, reference)
-
-
-def test_threads_that_share_a_grid_do_not_disturb_each_other():
-    X, y, d = noisy()
-    grid = {"gamma": ["0.01*median", "0.1*median", "median"], "ridge": ["1e-4*scale"]}
-    alone = ProjectionSearchCV(CIDG(), grid).fit(X, y, sample_domain=d)
-    with joblib.parallel_config(backend="threading"):
-        for _ in range(3):
-            together = ProjectionSearchCV(CIDG(), grid, n_jobs=4, refit=False).fit(X, y, sample_domain=d)
-            for k in range(3):
-                name = f"split{k}_test_score"
-                np.testing.assert_array_equal(together.cv_results_[name], alone.cv_results_[name])
 
 
 def test_a_classifier_that_fails_scores_nan_like_a_projection_that_fails():

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC, LinearSVC
 
-from evaluation_sample import SAMPLES, SPLITS, D, X, Y, own
+from evaluation_sample import SAMPLES, SPLITS, X, own
 from unseen import CIDG, SCA, DomainCenterer
 from unseen.kernels import Kernel
 from unseen.kernels import _size_plan as _plan
@@ -23,7 +23,7 @@ from unseen.model_selection import (
     evaluate_candidates,
     ignore_expected_warnings,
 )
-from unseen.model_selection._decompositions import Decomposition, DecompositionSource, get_membership, solution_params
+from unseen.model_selection._decompositions import Decomposition, DecompositionSource, solution_params
 from unseen.model_selection._split_evaluation import (
     FeatureStage,
     SplitRows,
@@ -185,11 +185,6 @@ def test_the_statistics_of_a_fold_are_those_of_its_training_rows(train, feature_
     np.testing.assert_allclose(
         (basis.test - basis.offset) @ basis.train.T, (F[test] - F[train].mean(0)) @ Fc.T @ Fc @ Fc.T, atol=1e-6
     )
-
-
-def test_the_cells_of_a_fold_have_no_empty_rows_or_columns():
-    rows = np.flatnonzero((Y != 1) & (D != 0))
-    assert get_membership(SAMPLES, rows).counts.tolist() == [[8, 8], [8, 8]]
 
 
 @pytest.mark.parametrize("most", [1, 2, np.inf])

@@ -20,7 +20,6 @@ from unseen.linalg import (
     bound_component_errors,
     gram_spectrum,
     is_cholesky_accurate,
-    krylov_spectra,
     residuals,
     solve,
     whiten_by_cholesky,
@@ -173,20 +172,6 @@ def test_the_residual_is_that_of_the_textbook_and_bounds_the_error(name):
     assert (nearest <= expected * g).all()
 
 
-def test_spaces_of_powers_are_orthonormal_nested_and_hold_the_cells():
-    K, membership, _, _ = LARGE
-    spectra = list(krylov_spectra(K, membership, 2))
-    assert len(spectra) == 2
-    top = linalg.eigvalsh(K)[-1]
-    for spectrum in spectra:
-        k = len(spectrum.values)
-        np.testing.assert_allclose(spectrum.lift.T @ spectrum.lift, np.eye(k), atol=1e-12)
-        np.testing.assert_allclose(spectrum.cells.T @ spectrum.cells, np.eye(spectrum.cells.shape[1]), atol=1e-12)
-        np.testing.assert_allclose(spectrum.lift.T @ K @ spectrum.lift, np.diag(spectrum.values), atol=1e-12 * top)
-        assert spectrum.values[-1] == pytest.approx(top, rel=1e-10)
-    assert not list(krylov_spectra(K, membership, len(K)))  # no space for so many
-
-
 def almost_symmetric(stretch, n_turned=200):
     """Three classes that are turned by 120 degrees each, stretched by little: their two eigenvalues are close."""
     base = np.random.default_rng(0).normal(size=(n_turned, 2)) + np.array([3.0, 0.0])
@@ -252,11 +237,3 @@ def test_a_gap_within_the_errors_of_eigenvalues_bounds_nothing():
     assert bounds[2] == pytest.approx(1e-9, rel=1e-6)  # half a unit from its neighbors, and from zero
     assert bound_component_errors(np.array([3.0]), np.array([0.1])) == pytest.approx([0.1])
     assert not len(bound_component_errors(np.empty(0), np.empty(0)))
-
-
-def test_each_component_has_a_residual():
-    K, membership, _, _ = SMALL
-    recipe = make("KFDA")._scatter_problem(membership.counts, 0.1)
-    solution = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
-    each = residuals(K, membership, recipe, solution)
-    assert each.shape == solution.eigenvalues.shape

@@ -23,7 +23,6 @@ from unseen import CIDG, DICA, KFDA, SCA
 from unseen.estimators import Projection
 from unseen.estimators._statistics import BLOCK_ROWS, Statistics
 from unseen.exceptions import SingleDomainWarning
-from unseen.kernels._nystroem import PivotedNystroem
 from unseen.linalg._cell_statistics import CellStatistics, Membership
 from unseen.utils.validation import EncodedLabels
 
@@ -65,18 +64,6 @@ def test_chunks_of_any_size_in_any_order_give_the_one_pass_answer(name, seed, cu
     order = np.random.default_rng(seed).permutation(len(X))
     model = make(name, feature_map=frozen_map(20))
     assert_same_fit(stream(clone(model), order, sorted(cuts)), model.fit(X, Y, sample_domain=NAMES))
-
-
-@pytest.mark.parametrize("features", [Nystroem, PivotedNystroem])
-@every_method
-def test_an_exact_kernel_all_landmarks_and_a_stream_are_one(name, features):
-    exact = make(name, gamma=0.1, ridge=0.1).fit(X, Y, sample_domain=NAMES)
-    all_landmarks = features(gamma=0.1, n_components=len(X), random_state=0).fit(X)
-    mapped = make(name, feature_map=FrozenEstimator(all_landmarks), ridge=0.1)
-    shuffled = np.random.default_rng(0).permutation(len(X))
-    streamed = [stream(clone(mapped), order, [5, 40, 41]) for order in (np.arange(len(X)), shuffled)]
-    for model in (mapped.fit(X, Y, sample_domain=NAMES), *streamed):
-        assert_same_fit(model, exact, tolerance=1e-8)
 
 
 @every_method
@@ -415,14 +402,6 @@ def test_large_offsets_and_many_chunks_cost_no_digits(where, sizes):
     np.testing.assert_allclose(cells.mean, features.mean(axis=0), rtol=1e-12)
 
 
-def test_the_usual_sums_would_have_lost_those_digits():
-    ticks, features, membership = on_a_grid([10**6] * 4000)
-    inside = exactly(ticks, membership)[1]
-    sums = np.array([features[membership.cell == c].sum(axis=0) for c in range(8)])
-    naive = features.T @ features - (sums / membership.counts.reshape(-1, 1)).T @ sums
-    assert np.abs(naive - inside).max() > 1e-3 * np.abs(inside).max()
-
-
 def test_a_hundred_million_samples_keep_their_digits():
     _, features, membership = on_a_grid([10**6] * 4000)
     cells = CellStatistics.from_features(features, membership)
@@ -432,19 +411,6 @@ def test_a_hundred_million_samples_keep_their_digits():
     assert total.counts.sum() == 4000 * times > 10**8
     np.testing.assert_allclose(total.inside, cells.inside * times, rtol=1e-12, atol=1e-12 * total.inside.max())
     np.testing.assert_allclose((total.means - cells.means) + (total.tails - cells.tails), 0, atol=1e-16)
-
-
-def test_an_offset_does_not_change_the_components_of_a_stream():
-    ticks, features, membership = on_a_grid([10**6] * 4000)
-    near = np.asarray((ticks - 10**6 * 2**13) * COARSE, dtype=float)
-    d, y = np.divmod(membership.cell, 2)
-    far_model, near_model = (CIDG(feature_map="linear") for _ in range(2))
-    for rows in np.array_split(np.random.default_rng(1).permutation(len(y)), 50):
-        far_model.partial_fit(features[rows], y[rows], sample_domain=d[rows])
-    near_model.fit(near, y, sample_domain=d)
-    far_model.finalize()
-    np.testing.assert_allclose(far_model.eigenvalues_, near_model.eigenvalues_, rtol=1e-9)
-    np.testing.assert_allclose(far_model.coef_, near_model.coef_, atol=1e-9 * np.abs(near_model.coef_).max())
 
 
 # Memory

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 from sklearn.svm import LinearSVC
@@ -158,23 +156,6 @@ def test_the_order_of_samples_matters_up_to_the_tolerance():
     shuffled = UndoBias().fit(X[order], y[order], sample_domain=d[order])
     for row in range(3):
         assert khosla(shuffled, X, y, d, row) == pytest.approx(khosla(model, X, y, d, row), rel=1e-4)
-
-
-def test_the_same_data_give_the_same_bits():
-    X, y, d = problem()
-    first, second = (UndoBias().fit(X, y, sample_domain=d) for _ in range(2))
-    np.testing.assert_array_equal(first.coef_, second.coef_)
-    np.testing.assert_array_equal(first.domain_intercept_, second.domain_intercept_)
-
-
-def test_fits_in_several_threads_at_once_give_the_bits_of_one():
-    X, y, d = problem(n_per_cell=8)
-    alone = UndoBias().fit(X, y, sample_domain=d)
-    with ThreadPoolExecutor(4) as pool:
-        fits = list(pool.map(lambda _: UndoBias().fit(X, y, sample_domain=d), range(12)))
-    for fitted in fits:
-        np.testing.assert_array_equal(fitted.coef_, alone.coef_)
-        np.testing.assert_array_equal(fitted.domain_coef_, alone.domain_coef_)
 
 
 def test_it_reports_how_many_passes_it_took():

@@ -7,8 +7,8 @@ from ..utils.optional_imports import is_dask
 from ._cidg import CIDG
 from ._dask import align_blocks, compute, map_blocks, reduce_blocks, row_blocks, tree_reduce
 from ._dica import DICA
-from ._domain_centerer import DomainCenterer
 from ._domain_centering import (
+    DomainCenterer,
     DomainCenters,
     DomainTransformer,
     apply_centering,

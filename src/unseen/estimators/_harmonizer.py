@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -24,81 +23,11 @@ from ..utils.validation import (
     warn_single_domain,
 )
 
-Bools = np.ndarray[Any, np.dtype[np.bool_]]
 EPS = float(np.finfo(float).eps)
 # A computed mean of n equal numbers differs from them by a few units in the last place: smaller spreads are rounding.
 ROUNDING = 10 * EPS
 MIN_ROWS = 2  # a variance needs two rows
 MAX_ITER = 1_000  # the iteration gains digits at a fixed rate and reaches the default tolerance within a few steps
-
-
-@dataclass(frozen=True)
-class EffectRule:
-    """How the location and the scale of a domain are estimated from its standardized samples.
-
-    Parameters
-    ----------
-    eb : bool
-        Whether estimates are shrunk towards what the features of the domain have in common.
-    mean_only : bool
-        Whether scales are left as they are.
-    tol : float
-        Relative change at which the iteration for the posterior estimates stops.
-    """
-
-    eb: bool
-    mean_only: bool
-    tol: float
-
-    def estimate(self, Z: Array, varies: Bools, rounding: Array) -> tuple[Array, Array]:
-        """Location and squared scale of one domain, each of shape (n_features,).
-
-        Features that do not vary within domains are aligned in location without shrinkage, and have no part in the
-        priors. Spreads of `rounding` and less count as zero.
-        """
-        location = Z.mean(axis=0)
-        variance = np.ones(Z.shape[1])
-        mean_only = self.mean_only or len(Z) < MIN_ROWS
-        if not mean_only:
-            variance = Z.var(axis=0, ddof=1)
-            variance[variance <= rounding**2] = 0.0
-            mean_only = not variance[varies].any()
-        shrinks = self.eb and np.count_nonzero(varies) >= 2  # one feature has nothing to be shrunk towards
-        if mean_only:
-            variance = np.ones(Z.shape[1])
-            if shrinks:
-                location[varies] = _posterior_location(len(Z), location[varies], variance[varies])
-        elif shrinks:
-            location[varies], variance[varies] = self._posterior(Z[:, varies], location[varies], variance[varies])
-        # A feature that is constant in this domain does not determine the scale of the domain.
-        variance[~varies | (variance == 0)] = 1.0
-        return location, variance
-
-    def _posterior(self, Z: Array, location: Array, variance: Array) -> tuple[Array, Array]:
-        """Posterior mean of the locations and of the squared scales (Johnson et al. 2007, appendix A.1)."""
-        n = len(Z)
-        mean = variance.mean()
-        spread = variance.var(ddof=1)
-        inside = (n - 1) * variance  # sums of squares about the mean of the domain
-        old_location = location
-        old_variance = variance
-        for _ in range(MAX_ITER):
-            new_location = _posterior_location(n, location, old_variance)
-            squares = inside + n * (location - new_location) ** 2
-            # (theta + squares / 2) / (lambda + n / 2 - 1) for the inverse gamma prior with this mean and this spread,
-            # multiplied by the spread above and below: equal variances, whose prior is a point, then need no limit.
-            new_variance = (mean**3 + spread * (mean + squares / 2)) / (mean**2 + spread * (1 + n / 2))
-            change = max(_change(new_location, old_location), _change(new_variance, old_variance))
-            old_location = new_location
-            old_variance = new_variance
-            if change <= self.tol:
-                return new_location, new_variance
-        warn(
-            f"DomainHarmonizer stopped after {MAX_ITER:,} iterations with a relative change of {change:.3g}, above "
-            f"tol={self.tol:g}. Use a larger tol.",
-            ConvergenceWarning,
-        )
-        return new_location, new_variance
 
 
 def _posterior_location(n: int, location: Array, variance: Array) -> Array:
@@ -354,9 +283,55 @@ class DomainHarmonizer(DocLinkMixin, OneToOneFeatureMixin, TransformerMixin, Bas
         return self.transform(X, sample_domain=sample_domain, covariates=covariates)
 
     def _effects(self, Z: Array) -> tuple[Array, Array]:
-        """Location and squared scale of a domain from its standardized samples."""
-        rule = EffectRule(eb=self.eb, mean_only=self.mean_only, tol=self.tol)
-        return rule.estimate(Z, self._varies, self._rounding)
+        """Location and squared scale of a domain from its standardized samples, each of shape (n_features,).
+
+        Features that do not vary within domains are aligned in location without shrinkage, and have no part in the
+        priors. Spreads as small as rounding errors count as zero.
+        """
+        varies = self._varies
+        location = Z.mean(axis=0)
+        variance = np.ones(Z.shape[1])
+        mean_only = self.mean_only or len(Z) < MIN_ROWS
+        if not mean_only:
+            variance = Z.var(axis=0, ddof=1)
+            variance[variance <= self._rounding**2] = 0.0
+            mean_only = not variance[varies].any()
+        shrinks = self.eb and np.count_nonzero(varies) >= 2  # one feature has nothing to be shrunk towards
+        if mean_only:
+            variance = np.ones(Z.shape[1])
+            if shrinks:
+                location[varies] = _posterior_location(len(Z), location[varies], variance[varies])
+        elif shrinks:
+            location[varies], variance[varies] = self._posterior(Z[:, varies], location[varies], variance[varies])
+        # A feature that is constant in this domain does not determine the scale of the domain.
+        variance[~varies | (variance == 0)] = 1.0
+        return location, variance
+
+    def _posterior(self, Z: Array, location: Array, variance: Array) -> tuple[Array, Array]:
+        """Posterior mean of the locations and of the squared scales (Johnson et al. 2007, appendix A.1)."""
+        n = len(Z)
+        mean = variance.mean()
+        spread = variance.var(ddof=1)
+        inside = (n - 1) * variance  # sums of squares about the mean of the domain
+        old_location = location
+        old_variance = variance
+        for _ in range(MAX_ITER):
+            new_location = _posterior_location(n, location, old_variance)
+            squares = inside + n * (location - new_location) ** 2
+            # (theta + squares / 2) / (lambda + n / 2 - 1) for the inverse gamma prior with this mean and this spread,
+            # multiplied by the spread above and below: equal variances, whose prior is a point, then need no limit.
+            new_variance = (mean**3 + spread * (mean + squares / 2)) / (mean**2 + spread * (1 + n / 2))
+            change = max(_change(new_location, old_location), _change(new_variance, old_variance))
+            old_location = new_location
+            old_variance = new_variance
+            if change <= self.tol:
+                return new_location, new_variance
+        warn(
+            f"DomainHarmonizer stopped after {MAX_ITER:,} iterations with a relative change of {change:.3g}, above "
+            f"tol={self.tol:g}. Use a larger tol.",
+            ConvergenceWarning,
+        )
+        return new_location, new_variance
 
     def _is_reference(self, name: Any) -> bool:
         return self.reference is not None and bool(name == self.reference)

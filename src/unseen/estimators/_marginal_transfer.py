@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from scipy import linalg
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
@@ -16,7 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import SmallBatchError
-from ..kernels import available_bytes, median_squared_distance, parse_multiple, squared_distances
+from ..kernels import check_memory, median_squared_distance, parse_multiple, squared_distances
 from ..linalg import Array, Ints, Membership, check_squares, largest_entry
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters, reset_fitted_attributes
 from ..utils.validation import (
@@ -192,7 +193,12 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         self.gamma_ = _resolve(self.gamma, "gamma", X)
         self.embedding_gamma_ = _resolve(self.embedding_gamma, "embedding_gamma", X)
         if self.n_components is None:
-            _require_memory(len(X))
+            check_memory(
+                f"{type(self).__name__} with n_components=None on {len(X):,} samples",
+                len(X),
+                copies=4,  # the kernel matrix, its eigenvectors, and two of the features
+                advice="Set n_components, for example to 1000, or fit on a subsample.",
+            )
             features, back = self._fit_exact(X, coded.codes, _shares(coded.codes, weight))
         else:
             self._origin = np.average(X, axis=0, weights=weight)
@@ -275,9 +281,7 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         scores = self.decision_function(X, sample_domain=sample_domain)
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
-        scores -= scores.max(axis=1, keepdims=True)
-        scores -= np.log(np.exp(scores).sum(axis=1, keepdims=True))
-        return scores
+        return log_softmax(scores, axis=1)
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Class labels.
@@ -424,14 +428,3 @@ def _similarities(X: Array, shares: Array, Y: Array, other_shares: Array, gamma:
         K *= -gamma
         total += shares[rows].T @ (np.expm1(K, out=K) @ other_shares)
     return total
-
-
-def _require_memory(n: int) -> None:
-    """Raise MemoryError if the exact kernel, its eigenvectors and the features do not fit."""
-    needed = 4 * 8 * n * n
-    available = available_bytes()
-    if available is not None and needed > available:
-        raise MemoryError(
-            f"MarginalTransferClassifier with n_components=None on {n:,} samples needs {needed / 2**30:,.1f} GiB; "
-            f"{available / 2**30:,.1f} GiB is available. Set n_components, for example to 1000, or fit on a subsample."
-        )

@@ -30,9 +30,9 @@ from ..utils.validation import (
 )
 from ._dask import align_blocks, copy_for_workers, describe_columns, map_blocks, reduce_blocks, row_blocks
 from ._docs import shared_docs
-from ._domain_centering import DomainCenters, DomainTransformer
+from ._domain_centering import DomainCenters, DomainTransformer, apply_centering
 from ._feature_space import FeatureSpace, KernelSpace, check_gram, map_in_blocks
-from ._projection_problem import EstimatorInfo, ProjectionProblem, ReducedSolver, solve_reduced
+from ._projection_problem import CheckedSolution, EstimatorInfo, ProjectionProblem, ReducedSolver, solve_reduced
 from ._statistics import Statistics, feature_spectrum
 from ._streaming import StreamingMixin
 
@@ -161,12 +161,7 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
             return self._transform_dask(X, sample_domain)
         X = self._check_samples(X, reset=False)
         labels = None if sample_domain is None else check_domains(sample_domain, X.shape[0])
-        Z = self._project(X)
-        if self._centers_batches():
-            self._domain_centers().center_batch(Z, labels)
-        else:
-            Z -= self.offset_
-        return Z.astype(X.dtype, copy=False)
+        return apply_centering(self, self._project(X), labels).astype(X.dtype, copy=False)
 
     def recenter(self, X: Any) -> Self:
         """Return a fitted copy that is centered on an unlabeled batch of a new domain.
@@ -279,34 +274,33 @@ class Projection(StreamingMixin, DomainTransformer, KernelTransformer):
         cells = statistics.cells
         spectrum = feature_spectrum(cells, type(self).__name__)
         problem = make_problem(self, cells.counts, float(np.linalg.norm(spectrum.values)))
-        checked = problem.solve_spectrum(spectrum)
-        solution = problem.select_components(checked.solution)
-        self.eigenvalues_ = solution.eigenvalues
-        self.residual_ = checked.residual
-        self.is_complete_ = checked.is_complete
-        self.coef_ = solution.coefficients
-        self.offset_ = cells.mean @ solution.coefficients
-        self.recentered_ = False
+        self.coef_ = self._select_components(problem, problem.solve_spectrum(spectrum))
+        self.offset_ = cells.mean @ self.coef_
 
     def _solve_kernel(self, X: Any, membership: Membership) -> None:
         """Solve the eigenproblem in the space of the kernel."""
         check_square_memory(X.shape[0], copies=3, caller=type(self).__name__)
         kernel = Kernel.from_estimator(self).resolve(X)
         K = kernel.evaluate_for_centering(X)
-        centered = kernel.center(K, type(self).__name__)
+        centered = kernel.center(K, X, type(self).__name__)
         problem = make_problem(self, membership.counts, centered.size)
-        checked = problem.solve_gram(K, centered, membership)
-        solution = problem.select_components(checked.solution, None if kernel.is_precomputed else X)
+        samples = None if kernel.is_precomputed else X
+        coefficients = self._select_components(problem, problem.solve_gram(K, centered, membership), samples)
         self.gamma_ = kernel.gamma
         # A copy, because the caller may modify X after the fit.
-        self.X_fit_ = None if kernel.is_precomputed else X.copy()
+        self.X_fit_ = None if samples is None else samples.copy()
         # Constants in the kernel have no effect on centered coefficients, so that a single offset centers new samples.
-        self.dual_coef_ = solution.coefficients - solution.coefficients.mean(axis=0)
+        self.dual_coef_ = coefficients - coefficients.mean(axis=0)
         self.offset_ = centered.means @ self.dual_coef_
+
+    def _select_components(self, problem: ProjectionProblem, checked: CheckedSolution, X: Any = None) -> Array:
+        """Set the attributes that describe a solution, and return the coefficients of its components."""
+        solution = problem.select_components(checked.solution, X)
         self.eigenvalues_ = solution.eigenvalues
         self.residual_ = checked.residual
         self.is_complete_ = checked.is_complete
         self.recentered_ = False
+        return solution.coefficients
 
     def _project(self, X: Any, weights: Array | None = None) -> Array:
         """Return the components of validated samples before centering, or other combinations in the same space."""

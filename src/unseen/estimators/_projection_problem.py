@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -149,9 +149,9 @@ class ProjectionProblem:
         problem = self.scatter_problem
         if not problem.is_symmetric:
             return CheckedSolution(solution, np.full(len(kept.eigenvalues), np.nan), None)
-        coordinates = varying.to_coordinates(kept.coefficients)
+        in_eigenbasis = replace(kept, coefficients=varying.to_coordinates(kept.coefficients))
         with np.errstate(over="ignore", invalid="ignore"):  # Weights of 1e300 overflow; there is no bound then.
-            errors = spectral_residuals(varying, problem, self.counts, kept.eigenvalues, coordinates)
+            errors = spectral_residuals(varying, self.counts, problem, in_eigenbasis)
         is_complete = self._is_complete(kept, varying, whitened)
         return CheckedSolution(solution, np.where(np.isnan(errors), np.inf, errors), is_complete)
 

@@ -20,6 +20,7 @@ from ._size_plan import (
     SizePlan,
     available_bytes,
     check_cell_memory,
+    check_memory,
     check_scatter_memory,
     check_square_memory,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "available_bytes",
     "center_kernel",
     "check_cell_memory",
+    "check_memory",
     "check_scatter_memory",
     "check_spread",
     "check_square_memory",

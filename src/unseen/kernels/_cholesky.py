@@ -13,10 +13,6 @@ from ..linalg import Array, Ints, gram, product
 NEGATIVE_TOLERANCE = float(np.sqrt(np.finfo(float).eps))  # of negative residuals, relative to the diagonal
 
 
-class NotPositiveSemidefiniteError(ArithmeticError):
-    """The matrix to factorize is not positive semi-definite."""
-
-
 def pivoted_cholesky(
     values: Callable[[Any, Any], Array],
     diagonal: Array,
@@ -32,7 +28,8 @@ def pivoted_cholesky(
     ``values(rows, columns)`` evaluates a part of K; `columns` may be a full slice. Pivots are proposed in blocks of
     `block_size`, up to `n_pivots` or until the trace of ``K - F'F`` is at most `tolerance` times the trace of K.
     Residuals up to `rounding` are rounding errors and are ignored. Returns F, whose columns at the pivots are upper
-    triangular, the pivots in order of selection, and the diagonal of ``K - F'F``, which is never negative.
+    triangular, the pivots in order of selection, and the diagonal of ``K - F'F``, which is never negative. Raises
+    LinAlgError if K is not positive semi-definite.
     """
     n = len(diagonal)
     # With a tolerance the number of pivots is not known in advance: the factor grows as needed.
@@ -74,7 +71,7 @@ def pivoted_cholesky(
         pivots = np.concatenate([pivots, chosen])
         residual -= np.einsum("ij,ij->j", rows, rows)
         if not (residual >= -slack).all():
-            raise NotPositiveSemidefiniteError(
+            raise np.linalg.LinAlgError(
                 f"after {len(pivots)} pivots the smallest entry of the residual diagonal is {residual.min():.2g}."
             )
         residual = np.maximum(residual, 0.0)

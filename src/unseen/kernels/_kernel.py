@@ -57,16 +57,13 @@ def shift_to_mean(*parts: Any) -> list[Any]:
     return [part - origin for part in parts_in_double]
 
 
-def scaled_squared_distances(X: Array, Y: Array, factor: float) -> Array:
-    """Return ``factor |x - y|^2``; no value has the opposite sign of `factor`, in spite of rounding errors."""
+def _dense_squared_distances(X: Array, Y: Array) -> Array:
+    """Return ``|x - y|^2``; no value is negative, in spite of rounding errors."""
     with np.errstate(over="ignore", invalid="ignore"):  # The caller raises for values that are not finite.
-        D = product(-2 * factor * X, Y.T)
-        D += factor * row_norms(X, squared=True)[:, None]
-        D += factor * row_norms(Y, squared=True)
-    if factor < 0:
-        np.minimum(D, 0.0, out=D)
-    else:
-        np.maximum(D, 0.0, out=D)
+        D = product(-2 * X, Y.T)
+        D += row_norms(X, squared=True)[:, None]
+        D += row_norms(Y, squared=True)
+    np.maximum(D, 0.0, out=D)
     if X is Y:
         np.fill_diagonal(D, 0.0)
     return D
@@ -81,7 +78,7 @@ def squared_distances(X: Any, Y: Any = None) -> Array:
         rows, columns = shift_to_mean(X, Y)
     if sparse.issparse(rows) or sparse.issparse(columns):
         return euclidean_distances(rows, columns, squared=True)
-    return scaled_squared_distances(rows, columns, 1.0)
+    return _dense_squared_distances(rows, columns)
 
 
 def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float], X: Any) -> float | None:
@@ -281,7 +278,8 @@ class Kernel:
             X = np.require(X, requirements="W")
             Y = None if Y is None else np.require(Y, requirements="W")
         if self.kernel == "rbf" and not any(map(sparse.issparse, (X, Y))):
-            K = scaled_squared_distances(X, X if Y is None else Y, -self.gamma_value(X.shape[1]))
+            K = _dense_squared_distances(X, X if Y is None else Y)
+            K *= -self.gamma_value(X.shape[1])
             return np.exp(K, out=K)  # In place, without a second matrix for the distances.
         if callable(self.kernel):
             params = dict(self.kernel_params or {})
@@ -353,14 +351,30 @@ class Kernel:
         with_gamma = replace(self, gamma=self.gamma_value(X.shape[1]))
         return with_gamma.evaluate(self.check_finite(squares)[:, None], np.ones((1, 1)))[:, 0]
 
-    def center(self, K: Array, caller: str) -> CenteredKernel:
-        """Center kernel values in place; raise if the result consists of rounding errors."""
+    def center(self, K: Array, X: Any, caller: str) -> CenteredKernel:
+        """Center the kernel values of X in place; raise if the result consists of rounding errors."""
+        cancellation = self._cancellation(K, X)
         means = self.check_finite(center_kernel(K))
         size = norm(K)
         uncentered = len(K) * float(np.abs(means).max())
         check_gram_norm(size)
         check_spread(size, uncentered, caller)
-        return CenteredKernel(means, size, EPS * max(len(K), uncentered / size))
+        return CenteredKernel(means, size, EPS * max(len(K), uncentered / size, cancellation / size))
+
+    def _cancellation(self, K: Array, X: Any) -> float:
+        """Return the norm of the rounding errors of `evaluate_for_centering` by cancellation, in units of `EPS`.
+
+        A squared distance ``|x|^2 + |y|^2 - 2 x'y`` has the rounding error of its terms, which may be larger than the
+        distance. So copies of a sample far from the mean have slightly different kernel values.
+        """
+        if self.kernel != "rbf":
+            return 0.0
+        (samples,) = shift_to_mean(X)
+        squares = self.gamma_value(X.shape[1]) * row_norms(samples, squared=True)
+        errors = K + 1
+        errors *= squares[:, None] + squares
+        np.fill_diagonal(errors, 0.0)
+        return norm(errors)
 
 
 class CenteredKernel(NamedTuple):
@@ -373,8 +387,8 @@ class CenteredKernel(NamedTuple):
     size : float
         Frobenius norm.
     precision : float
-        Bound on the rounding errors relative to `size`: those of arithmetic with a matrix of n rows, and those of the
-        values before centering.
+        Bound on the rounding errors relative to `size`: those of arithmetic with a matrix of n rows, those of the
+        values before centering, and those of squared distances.
     """
 
     means: Array

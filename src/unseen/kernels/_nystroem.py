@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, product
 from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
-from ._cholesky import NotPositiveSemidefiniteError, pivoted_cholesky
+from ._cholesky import pivoted_cholesky
 from ._kernel import EPS, Kernel, KernelTransformer
 
 
@@ -217,7 +217,7 @@ class PivotedNystroem(KernelTransformer):
                 rounding=self._rounding(kernel, samples) * diagonal,
                 random=check_random_state(self.random_state),
             )
-        except NotPositiveSemidefiniteError as error:
+        except np.linalg.LinAlgError as error:
             raise ValueError(
                 f"kernel={self.kernel!r} is not positive semi-definite on X: {error} Use another kernel or other "
                 "parameters. If the kernel is positive but computed inexactly, set a larger tolerance or fewer "

@@ -41,7 +41,7 @@ CELLS_WITHOUT_CHECK = 100  # Contrasts of this number of cells take less than a 
 
 def check_square_memory(n: int, copies: int, caller: str) -> None:
     """Raise MemoryError if `copies` float64 matrices of n x n do not fit."""
-    _check_memory(
+    check_memory(
         f"{caller} with an exact kernel on {n:,} samples",
         n,
         copies,
@@ -52,7 +52,7 @@ def check_square_memory(n: int, copies: int, caller: str) -> None:
 
 def check_scatter_memory(width: int) -> None:
     """Raise MemoryError if the matrices of a projection of `width` explicit features do not fit."""
-    _check_memory(
+    check_memory(
         f"A projection of {width:,} explicit features",
         width,
         4,
@@ -66,10 +66,11 @@ def check_cell_memory(n_cells: int, caller: str) -> None:
     # A search checks every setting, and a check takes a tenth of the time of a solution.
     if n_cells > CELLS_WITHOUT_CHECK:
         advice = "Leave out classes or domains, or merge similar ones."
-        _check_memory(f"{caller} on {n_cells:,} combinations of a domain and a class", n_cells, 8, advice)
+        check_memory(f"{caller} on {n_cells:,} combinations of a domain and a class", n_cells, 8, advice)
 
 
-def _check_memory(task: str, n: int, copies: int, advice: str) -> None:
+def check_memory(task: str, n: int, copies: int, advice: str) -> None:
+    """Raise MemoryError, with advice, if `copies` float64 matrices of n x n, which a task needs, do not fit."""
     needed = copies * 8 * n * n
     available = available_bytes()
     if available is not None and needed > available:

@@ -13,8 +13,9 @@ computed without subtraction: weights of 1e8 and ridges of 1e-12 keep their digi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -171,7 +172,10 @@ class Solution:
         share = (counts / counts.sum(axis=0))[counts > 0]
         class_means = np.zeros((counts.shape[1], len(self.eigenvalues)))
         np.add.at(class_means, np.nonzero(counts)[1], share[:, None] * self.cell_means)
-        largest_weights = np.zeros(len(self.eigenvalues)) if X is None else _largest_weights(X.T @ self.coefficients)
+        largest_weights = np.zeros(len(self.eigenvalues))
+        if X is not None:
+            weights = X.T @ self.coefficients
+            largest_weights = weights[np.abs(weights).argmax(axis=0), np.arange(weights.shape[1])]
         components = zip(class_means.T, self.cell_means.T, self.coefficients.T, largest_weights, strict=True)
         return self.multiply(np.array([_component_sign(*component) for component in components]))
 
@@ -269,21 +273,40 @@ def whiten_by_cholesky(
 def residuals(K: Array, membership: Membership, problem: ScatterProblem, solution: Solution) -> Array:
     """Return a bound on the relative error of each eigenvalue, from the residual of its component.
 
-    With ``B'AB = I`` and ``A >= eps I``, an eigenvalue lies within ``|N b - A b g| / sqrt(eps)`` of each g.
+    For a component with ``b'Ab = 1`` and ``A >= eps I``, an eigenvalue lies within ``|N b - A b g| / sqrt(eps)`` of g.
+    Components may have any length. Without a ridge the bound is infinite.
     """
-    indicators = membership.indicators
+    return _residuals(lambda B: product(K, B), membership.indicators, membership.counts, problem, solution)
+
+
+def spectral_residuals(spectrum: Spectrum, counts: Ints, problem: ScatterProblem, solution: Solution) -> Array:
+    """Return the bounds of `residuals` for coefficients in the eigenbasis of the Gram matrix."""
+    return _residuals(lambda B: spectrum.values[:, None] * B, spectrum.cells.T, counts, problem, solution)
+
+
+def _residuals(
+    multiply: Callable[[Array], Array], indicators: Any, counts: Ints, problem: ScatterProblem, solution: Solution
+) -> Array:
+    """Return the bounds of `residuals`; `multiply` multiplies by the Gram matrix."""
+    B = solution.coefficients
     g = solution.eigenvalues
-    KB = product(K, solution.coefficients)
+    KB = multiply(B)
     cells = indicators @ KB
-    low_rank = problem.within_weight * g * cells
-    terms = [(np.ones(1), problem.numerator)]
-    terms += [(-weight * g, contrast) for weight, contrast in problem.penalties]
-    for weight, contrast in terms:
-        W = _indicator_contrast(contrast, membership.counts)
-        low_rank += weight * (W @ (W.T @ cells))
-    full = (problem.total_weight - problem.within_weight * g) * KB - problem.norm_weight * g * solution.coefficients
-    left = product(K, full + indicators.T @ low_rank) - problem.ridge * g * solution.coefficients
-    return np.linalg.norm(left, axis=0) / (np.sqrt(problem.ridge) * g)
+
+    def apply_scatter(contrast: Array) -> Array:
+        W = _indicator_contrast(contrast, counts)
+        return W @ (W.T @ cells)
+
+    low_rank = -problem.within_weight * cells
+    for weight, contrast in problem.penalties:
+        low_rank += weight * apply_scatter(contrast)
+    # N = K numerator and A = K denominator + ridge I, applied to B.
+    numerator = problem.total_weight * KB + indicators.T @ apply_scatter(problem.numerator)
+    denominator = problem.within_weight * KB + problem.norm_weight * B + indicators.T @ low_rank
+    residual = multiply(numerator - g * denominator) - problem.ridge * g * B
+    lengths = np.sqrt(np.sum(KB * denominator + problem.ridge * B**2, axis=0))
+    with np.errstate(divide="ignore"):
+        return np.linalg.norm(residual, axis=0) / (lengths * np.sqrt(problem.ridge) * g)
 
 
 def bound_component_errors(eigenvalues: Array, errors: Array) -> Array:
@@ -351,13 +374,8 @@ def solve_with_total(
     spectrum: Spectrum, whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints, n_components: int
 ) -> Solution:
     """Solve an eigenproblem with the total scatter in the numerator, by the leading eigenpairs of A^-1/2 N A^-1/2."""
-    root = np.sqrt(_fixed_diagonal(spectrum.values, problem))
-    variances = problem.total_weight * (spectrum.values / root) ** 2
-    inverse_root = _inverse_square_root(_factor_denominator(whitened, problem, counts))
-    contrast = _indicator_contrast(problem.numerator, counts)
-    numerator = inverse_root @ whitened.cells @ contrast
+    root, variances, correction, numerator = _whiten_total(spectrum, whitened, problem, counts)
     Q = whitened.basis
-    correction = inverse_root - np.eye(len(inverse_root))  # A^-1/2 = I + Q correction Q'
     if len(variances) < MIN_LANCZOS_SIZE:
         # Singular values of a root of the matrix keep twice as many digits of small eigenvalues.
         roots = np.sqrt(variances)
@@ -378,11 +396,37 @@ def solve_with_total(
         np.linalg.norm(unwhitened, axis=0),
         whitened.cells.T @ (Q.T @ coordinates) / np.sqrt(counts[counts > 0])[:, None],
     )
+    contrast = _indicator_contrast(problem.numerator, counts)
     contrast_norm = float(np.linalg.norm(contrast, 2)) if contrast.size else 0.0
     solution = solution.drop_rounding(whitened.rounding * np.hypot(np.sqrt(problem.total_weight), contrast_norm))
     if not len(solution.eigenvalues):
         raise ValueError("No component exceeds the rounding errors of the kernel matrix. Check X and the kernel.")
     return solution
+
+
+class WhitenedTotal(NamedTuple):
+    """A numerator with the total scatter: ``A^-1/2 = (I + Q correction Q') / root``, with the basis Q of the cells.
+
+    The whitened total scatter is ``diag(variances)``, and ``Q numerator`` is a root of the whitened low-rank scatter.
+    """
+
+    root: Array
+    variances: Array
+    correction: Array
+    numerator: Array
+
+
+def _whiten_total(
+    spectrum: Spectrum, whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints
+) -> WhitenedTotal:
+    root = np.sqrt(_fixed_diagonal(spectrum.values, problem))
+    inverse_root = _inverse_square_root(_factor_denominator(whitened, problem, counts))
+    return WhitenedTotal(
+        root=root,
+        variances=problem.total_weight * (spectrum.values / root) ** 2,
+        correction=inverse_root - np.eye(len(inverse_root)),
+        numerator=inverse_root @ whitened.cells @ _indicator_contrast(problem.numerator, counts),
+    )
 
 
 def _leading_eigenpairs(
@@ -426,47 +470,15 @@ def count_missing_eigenvalues(
     scatter in its numerator needs the spectrum.
     """
     threshold = COMPLETENESS_MARGIN * float(eigenvalues.min())
-    factor = _factor_denominator(whitened, problem, counts)
-    contrast = _indicator_contrast(problem.numerator, counts)
     if not problem.total_weight:
-        numerator = whitened.cells @ contrast
+        factor = _factor_denominator(whitened, problem, counts)
+        numerator = whitened.cells @ _indicator_contrast(problem.numerator, counts)
         n_above = np.count_nonzero(linalg.eigvalsh(threshold * gram(factor) - numerator @ numerator.T) < 0)
         return int(n_above) - len(eigenvalues)
     assert spectrum is not None
-    root = np.sqrt(_fixed_diagonal(spectrum.values, problem))
-    variances = problem.total_weight * (spectrum.values / root) ** 2
-    inverse_root = _inverse_square_root(factor)
-    correction = inverse_root - np.eye(len(inverse_root))
-    numerator = inverse_root @ whitened.cells @ contrast
-    update = _low_rank_update(variances, whitened.basis, correction, numerator)
-    return _count_above(threshold, variances, *update) - len(eigenvalues)
-
-
-def spectral_residuals(
-    spectrum: Spectrum, problem: ScatterProblem, counts: Ints, eigenvalues: Array, coordinates: Array
-) -> Array:
-    """Return a bound on the relative error of each eigenvalue, from its component in the eigenbasis of the Gram matrix.
-
-    As `residuals`; components may have any length.
-    """
-    values = spectrum.values[:, None]
-    projected = values * coordinates
-    cells = spectrum.cells.T @ projected
-    numerator = problem.total_weight * projected + spectrum.cells @ _apply_scatter(problem.numerator, counts, cells)
-    low_rank = -problem.within_weight * cells
-    for weight, contrast in problem.penalties:
-        low_rank += weight * _apply_scatter(contrast, counts, cells)
-    denominator = problem.within_weight * projected + spectrum.cells @ low_rank + problem.norm_weight * coordinates
-    N = values * numerator
-    A = values * denominator + problem.ridge * coordinates
-    lengths = np.sqrt(np.sum(coordinates * A, axis=0))
-    with np.errstate(divide="ignore"):  # Without a ridge the bound is infinite.
-        return np.linalg.norm(N - A * eigenvalues, axis=0) / (lengths * np.sqrt(problem.ridge) * eigenvalues)
-
-
-def _apply_scatter(contrast: Array, counts: Ints, cells: Array) -> Array:
-    W = _indicator_contrast(contrast, counts)
-    return W @ (W.T @ cells)
+    total = _whiten_total(spectrum, whitened, problem, counts)
+    update = _low_rank_update(total.variances, whitened.basis, total.correction, total.numerator)
+    return _count_above(threshold, total.variances, *update) - len(eigenvalues)
 
 
 def _are_all_leading(values: Array, diagonal: Array, factor: Array, middle: Array) -> bool:
@@ -615,11 +627,6 @@ def _inverse_square_root(J: Array) -> Array:
 def _indicator_contrast(contrast: Array, counts: Ints) -> Array:
     """Rewrite a contrast of cell means as a contrast of orthonormal cell indicators."""
     return contrast / np.sqrt(counts[counts > 0])[:, None]
-
-
-def _largest_weights(weights: Array) -> Array:
-    """Return the weight of largest absolute value of each component."""
-    return weights[np.abs(weights).argmax(axis=0), np.arange(weights.shape[1])]
 
 
 def _component_sign(class_means: Array, cell_means: Array, coefficients: Array, largest_weight: float) -> float:

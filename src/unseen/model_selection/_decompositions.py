@@ -211,7 +211,8 @@ class DecompositionSource:
     def _decompose_kernel(self, grams: SplitGrams, train: Ints, test: Ints) -> Decomposition:
         kernel = grams.kernel(self.projection, train)
         K = grams.between(kernel, train, train)
-        means, _, precision = kernel.center(K, type(self.projection).__name__)
+        X_train = _safe_indexing(grams.X, train)
+        means, _, precision = kernel.center(K, X_train, type(self.projection).__name__)
         spectrum = gram_spectrum(K, get_membership(self.samples, train), precision=precision)
         # Eigenvectors of a centered matrix are orthogonal to constants, except in the null space, which is not used.
         lift = spectrum.lift
