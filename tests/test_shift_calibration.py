@@ -11,7 +11,7 @@ from scipy import stats
 from unseen.shift import diagnose
 
 N_PERMUTATIONS = 99
-FEW, MANY = 30, 200
+N_SETS = 30
 ALIKE = np.full((3, 3), 1 / 3)
 SKEWED = np.array([[0.7, 0.2, 0.1], [0.1, 0.7, 0.2], [0.3, 0.1, 0.6]])
 SIZES = (60, 40, 25)
@@ -69,15 +69,7 @@ CASES = [(world, kind) for world in WORLDS for kind in null_kinds(world)]
 
 @pytest.mark.parametrize(("world", "kind"), CASES)
 def test_p_values_look_uniform_without_a_shift(world, kind):
-    assert stats.kstest(p_values(world, FEW)[kind], "uniform").pvalue > 0.002
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("world", "kind"), CASES)
-def test_p_values_are_uniform_without_a_shift(world, kind):
-    found = p_values(world, MANY)[kind]
-    assert stats.kstest(found, "uniform").pvalue > 0.002
-    assert stats.binomtest(int((found <= 0.05).sum()), MANY, 0.05).pvalue > 0.002
+    assert stats.kstest(p_values(world, N_SETS)[kind], "uniform").pvalue > 0.002
 
 
 @pytest.mark.parametrize(
@@ -93,4 +85,4 @@ def test_p_values_are_uniform_without_a_shift(world, kind):
 )
 def test_p_values_are_small_with_a_shift(world, kind):
     """The other side: what looks uniform above is not a test that never fires."""
-    assert np.mean(p_values(world, FEW)[kind] <= 0.05) > 0.9
+    assert np.mean(p_values(world, N_SETS)[kind] <= 0.05) > 0.9

@@ -1,4 +1,4 @@
-"""Curves, repairs, validations and plans where a domain, an interval or a comparison is missing."""
+"""Curves, validations and plans where a domain, an interval or a comparison is missing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from unseen import site_learning_curve
 from unseen.adaptation import AdaptationPlan
 from unseen.exceptions import DataWarning
 from unseen.model_selection import get_metric
-from unseen.models._stable_columns import select_stable_columns
 from unseen.report._column_figures import COLUMNS_SHOWN, LONGEST_NAME, draw_column_shift
-from unseen.shift import try_repairs
 from unseen.study._site_curve import EXPONENTS, PowerLaw, make_curve
-from unseen.tables import Column, Schema, TableOptions, load_table, table_from_arrays
+from unseen.tables import Column, Schema
 from unseen.validation import validate_predictions
 
 SCHEMA = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m")), Column("new", "categorical", ())))
@@ -96,53 +94,19 @@ def test_a_metric_that_is_undefined_on_all_domains_gives_no_curve():
 # Columns
 
 
-def make_rows(n_domains=4, size=40, seed=0):
-    pd = pytest.importorskip("pandas")
-    rng = np.random.default_rng(seed)
-    ill = rng.integers(2, size=n_domains * size)
-    columns = {"marker": rng.normal(size=len(ill)) + ill, "dose": rng.normal(50, 5, len(ill)) + 3 * ill}
-    return pd.DataFrame({**columns, "ill": ill, "site": np.repeat([f"s{i}" for i in range(n_domains)], size)})
-
-
-ROLES = {"label": "ill", "domain": "site"}
-
-
-def test_a_table_without_findings_has_nothing_to_repair():
-    table = load_table(make_rows(), **ROLES)
-    repairs = try_repairs(table, methods=["logistic"], repairs=["missing"])
-    assert "there is nothing to repair" in str(repairs)
-    assert repr(repairs) == "<ColumnRepairs: 4 domains; accepted: none>"
-    frame = repairs.to_frame()
-    assert frame["repair"].unique().tolist() == ["missing"]
-    assert frame["gain"].tolist() == [0.0] * len(frame)
-    stable = select_stable_columns(table, TableOptions(**ROLES), "accuracy")
-    assert not stable.is_changed
-    assert stable.notices == ["Stable columns: no column stands out, so all columns are used."]
-
-
-def test_arrays_have_no_stable_columns():
-    rows = make_rows()
-    table = table_from_arrays(rows[["marker", "dose"]].to_numpy(), rows["ill"].to_numpy(), rows["site"].to_numpy())
-    with pytest.raises(ValueError, match=r"columns='stable' needs a table with named columns.* Use columns='all'"):
-        select_stable_columns(table, TableOptions(), "accuracy")
-
-
 @pytest.mark.parametrize("n_columns", [3, COLUMNS_SHOWN + 2])
-def test_the_heat_map_of_many_columns_shows_those_that_move_most_and_no_numbers(n_columns):
+def test_the_heat_map_of_many_columns_shows_those_that_shift_most_and_no_numbers(n_columns):
     plt = pytest.importorskip("matplotlib.pyplot")
     domains = ["a", "b", "a hospital with a name that is long"] if n_columns > 3 else ["a", "b", "c"]
     differences = np.random.default_rng(0).normal(size=(n_columns, 3))
     differences[0] = [4.0, np.nan, -0.1]
-    odd = np.zeros((n_columns, 3), dtype=bool)
-    odd[0, 0] = True
     data = {"columns": [f"column {i}" for i in range(n_columns)], "domains": domains}
-    figure = draw_column_shift({**data, "differences": differences.tolist(), "odd": odd.tolist()})
+    figure = draw_column_shift({**data, "differences": differences.tolist()})
     ax = figure.axes[0]
     assert len(ax.get_yticklabels()) == min(n_columns, COLUMNS_SHOWN)
     assert max(len(label.get_text()) for label in ax.get_xticklabels()) <= LONGEST_NAME
-    assert len(ax.patches) == 1
     is_large = n_columns > COLUMNS_SHOWN
-    assert ("2 columns that move less are not shown" in ax.get_title()) == is_large
+    assert ("2 columns that shift less are not shown" in ax.get_title()) == is_large
     assert {label.get_rotation() for label in ax.get_xticklabels()} == ({30.0} if is_large else {0.0})
     texts = [text.get_text() for text in ax.texts]
     if texts:

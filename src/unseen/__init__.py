@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .kernels import PivotedNystroem
     from .model_selection import ProjectionSearchCV, UnseenClassifier
     from .models import fit, load_model
-    from .shift import diagnose, try_repairs
+    from .shift import diagnose
     from .study import compare, site_learning_curve
     from .validation import validate
 
@@ -41,7 +41,6 @@ _HOMES = {
     "fit": "models",
     "load_model": "models",
     "site_learning_curve": "study",
-    "try_repairs": "shift",
     "validate": "validation",
 }
 _SUBMODULES = (
@@ -77,7 +76,6 @@ __all__ = [
     "fit",
     "load_model",
     "site_learning_curve",
-    "try_repairs",
     "validate",
 ]
 

@@ -45,14 +45,6 @@ def diagnose(
         ),
     ] = 500,
     scale: o.Scale = "standardize",
-    try_repairs: Annotated[
-        bool,
-        o.make_option(
-            o.EVALUATION,
-            "--try",
-            help="Also evaluate leaving out and repairing columns, on held-out domains.",
-        ),
-    ] = False,
     permutations: Annotated[
         int,
         o.make_option(o.EVALUATION, min=19, metavar="N", help="Number of random permutations for each p-value."),
@@ -99,7 +91,6 @@ def diagnose(
         diagnosis = diagnose_table(
             table,
             scale=scale,
-            try_repairs=try_repairs,
             n_permutations=permutations,
             max_per_domain=max_per_domain,
             alpha=alpha,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Any
 
 from . import _options as o
 from ._report import message_console, print_notices, print_result, show_columns, translate_errors
@@ -31,14 +31,6 @@ def fit(
     scale: o.Scale = "standardize",
     methods: o.FitMethods = "auto",
     with_models: o.With = None,
-    stable_columns: Annotated[
-        bool,
-        o.make_option(
-            o.METHODS,
-            "--stable-columns",
-            help="Leave out columns that are not comparable between domains, if that helps on held-out domains.",
-        ),
-    ] = False,
     transductive: o.Transductive = False,
     balance: o.Balance = "none",
     metric: o.Metric = "accuracy",
@@ -71,7 +63,6 @@ def fit(
         open_row_stream,
         resolve_methods,
         save_model,
-        select_stable_columns,
         with_threshold,
     )
     from ..tables import TableOptions, survey_table
@@ -111,13 +102,6 @@ def fit(
                 ensemble=n_methods > 1,
             )
             table = open_row_stream(source, plan, seed)
-            stable = None
-            if stable_columns:
-                stable = select_stable_columns(table, request, "accuracy", n_jobs, int(not quiet))
-                if stable.is_changed:
-                    source = survey_table(data, stable.options)
-                    table = open_row_stream(source, plan, seed)
-                table = replace(table, notices=[*table.notices, *stable.notices])
             landmark_options = {"--landmarks": landmarks, "--workers": workers, "--scheduler": scheduler}
             unused = [name for name, value in landmark_options.items() if value is not None and plan.exact]
             unused_notices = [f"{' and '.join(unused)} {UNUSED_WITH_EXACT_KERNELS}"] if unused else []
@@ -151,8 +135,6 @@ def fit(
             source=source,
             command=o.current_command(),
         )
-        if stable is not None:
-            card["column_repair"] = stable.describe()
         save_model(result.model, output, card)
 
         def show(card: dict[str, Any]) -> None:

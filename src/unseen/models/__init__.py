@@ -9,7 +9,6 @@ from ._model_card import model_card
 from ._model_file import check_storable, load_model, read_card, save_model
 from ._new_data_notes import name_contributions
 from ._row_stream import TableRows, open_row_stream
-from ._stable_columns import select_stable_columns
 from ._table_fit import AUTO, TableFit, fit_notices, fit_table, make_preparation, resolve_methods
 from ._table_model import TableModel
 from ._threshold import (

@@ -14,7 +14,6 @@ from ..utils.samples import Balance
 from ._model import Model
 from ._model_card import model_card
 from ._row_stream import Rows, TableRows, open_row_stream
-from ._stable_columns import ColumnChoice, select_stable_columns
 from ._table_fit import AUTO, fit_notices, fit_table, resolve_methods
 from ._threshold import check_threshold, with_threshold
 
@@ -36,7 +35,6 @@ def fit(
     dates: Dates = "drop",
     categories: Sequence[str] | None = None,
     missing: Mapping[str, Any] | None = None,
-    columns: ColumnChoice = "all",
     methods: Any = AUTO,
     metric: str = "accuracy",
     threshold: str | float | None = None,
@@ -72,10 +70,6 @@ def fit(
         Columns of the table; None guesses them from common names.
     group, features, drop, unlabeled, dates, categories, missing, max_per_domain
         The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
-    columns : {"all", "stable"}, default="all"
-        With "stable", values that stand for missing ones are treated as missing, and columns that are not comparable
-        between domains are left out, if that improves `metric` on held-out domains in a test with a stated error rate:
-        see :func:`unseen.try_repairs`. A warning states the decision either way.
     methods : str, tuple, Method or list of these, default="auto"
         "auto" is an ensemble of the models of :class:`unseen.UnseenClassifier`. Otherwise a name in
         `unseen.model_selection.METHODS`, or a custom classifier such as ``("mine", SVC(), {"C": [1, 10]})``: see
@@ -138,8 +132,6 @@ def fit(
     resolve_methods(methods, transductive=transductive)  # raises for transductive methods that are not allowed
     if feature_map not in get_args(FeatureMap):
         raise ValueError(f"feature_map must be one of {', '.join(get_args(FeatureMap))}; got {feature_map!r}.")
-    if columns not in get_args(ColumnChoice):
-        raise ValueError(f"columns must be one of {', '.join(get_args(ColumnChoice))}; got {columns!r}.")
     scoring = get_metric(metric).scoring
     options = TableOptions(
         label=label,
@@ -165,14 +157,6 @@ def fit(
     table = open_row_stream(source, plan, random_state)
     check_metric(scoring, table.samples.classes)
     check_threshold(threshold, len(table.samples.classes))
-    stable = None
-    if columns == "stable":
-        stable = select_stable_columns(table, options, metric, n_jobs, verbose)
-        if stable.is_changed:
-            opened = open_data(data, y, sample_domain, stable.options, "fit")
-            source = TableRows(opened) if isinstance(opened, Table) else opened
-            table = open_row_stream(source, plan, random_state)
-        table = replace(table, notices=[*table.notices, *stable.notices])
     notices = [*fit_notices(table, methods, plan, metric), *_find_unused(plan, n_landmarks=n_landmarks, client=client)]
     for notice in notices:
         warn(notice, DataWarning)
@@ -202,8 +186,6 @@ def fit(
         source=opened,
         command="unseen.fit(...)",
     )
-    if stable is not None:
-        card["column_repair"] = stable.describe()
     return Model(result.model, card)
 
 

@@ -8,19 +8,19 @@ import numpy as np
 
 from ._figures import MAX_CELLS_WITH_NUMBERS, import_pyplot
 
-COLUMNS_SHOWN = 40  # those that move most; more rows are not legible on a page
+COLUMNS_SHOWN = 40  # those that shift most; more rows are not legible on a page
 LEAST_SCALE = 0.5  # standard deviations at the ends of the colors, so that small differences do not look large
 MOST_SCALE = 3.0  # beyond, all differences have the same color, so that one broken column does not hide the others
 LONGEST_NAME = 24
 
 
 def draw_column_shift(data: dict[str, Any], figure: Any = None) -> Any:
-    """Draw columns by domains: standardized differences within classes, odd domains framed.
+    """Draw columns by domains: standardized differences within classes.
 
     Parameters
     ----------
     data : dict
-        What ``ColumnShifts.heat_map()`` returns.
+        What ``ColumnDiagnosis.heat_map()`` returns.
     figure : matplotlib Figure or SubFigure, default=None
         Where to draw; None makes a new figure.
 
@@ -47,20 +47,16 @@ def draw_column_shift(data: dict[str, Any], figure: Any = None) -> Any:
     ax.set_yticks(range(len(columns)), columns, parse_math=False)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
-    odd = np.array(data["odd"][:COLUMNS_SHOWN], dtype=bool).reshape(values.shape)
-    for row, column in np.argwhere(odd):
-        box = import_pyplot().Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="black", linewidth=1.5)
-        ax.add_patch(box)
     if values.size <= MAX_CELLS_WITH_NUMBERS:
         for (row, column), value in np.ndenumerate(values):
             text = f"{value:.1f}" if np.isfinite(value) else "none"
             color = "white" if np.isfinite(value) and abs(value) > 0.7 * limit else "black"
             ax.text(column, row, text, ha="center", va="center", fontsize="small", color=color)
     rest = len(data["columns"]) - len(columns)
-    more = f"; {rest} columns that move less are not shown" if rest > 0 else ""
+    more = f"; {rest} columns that shift less are not shown" if rest > 0 else ""
     ax.set_title(f"Shift within classes, by column and domain{more}", fontsize="medium", wrap=True)
     bar = figure.colorbar(image, ax=ax, pad=0.02, extend="both" if known.max(initial=0.0) > limit else "neither")
-    bar.set_label("difference from the other domains, standard deviations\n(framed: odd domain)", fontsize="small")
+    bar.set_label("difference from the other domains, standard deviations", fontsize="small")
     bar.outline.set_visible(False)
     return figure
 

@@ -195,11 +195,11 @@ def prepare_columns(summary: Mapping[str, Any]) -> Section:
     # hide the others.
     shades = compute_shades(sizes, low=0.0, high=min(max(largest, LEAST_SCALE), MOST_SCALE))
     rows = []
-    for name, values, shade, odd, share in zip(
-        heat_map["columns"], heat_map["differences"], shades, heat_map["odd"], heat_map["shares"], strict=True
+    for name, values, shade, explained in zip(
+        heat_map["columns"], heat_map["differences"], shades, heat_map["explained"], strict=True
     ):
-        cells = [{"value": v, "shade": s, "odd": o} for v, s, o in zip(values, shade, odd, strict=True)]
-        rows.append({"column": name, "share": share, "cells": cells})
+        cells = [{"value": v, "shade": s} for v, s in zip(values, shade, strict=True)]
+        rows.append({"column": name, "explained": explained, "cells": cells})
     shown = MAX_SENTENCES
     return {
         "sentences": columns["sentences"][:shown],
@@ -207,7 +207,6 @@ def prepare_columns(summary: Mapping[str, Any]) -> Section:
         "domains": heat_map["domains"],
         "rows": rows,
         "hidden": columns["n_columns"] - len(rows),
-        "repairs": (summary.get("diagnosis") or {}).get("repairs"),
     }
 
 

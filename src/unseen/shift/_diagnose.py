@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state, check_scalar, check_X_y
 
 from ..exceptions import DataWarning, warn
-from ..kernels import Kernel, available_bytes
+from ..kernels import Kernel
 from ..linalg import Array, Ints, Membership
 from ..report import draw_diagnosis, render_diagnosis
 from ..tables import (
@@ -30,8 +30,7 @@ from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
 from . import _interpretation
-from ._column_diagnosis import ColumnDiagnosis, diagnose_columns
-from ._column_repairs import ColumnRepairs, evaluate_table_repairs
+from ._column_audit import ColumnDiagnosis, diagnose_columns
 from ._permutation_tests import (
     PermutationResult,
     adjust_by_holm,
@@ -42,6 +41,10 @@ from ._permutation_tests import (
     sample_tables,
 )
 
+# The tests of features take at most this number of samples, and fewer for many domains: the square of their number
+# times the number of domains is bounded, which 499 permutations take about ten seconds for.
+MAX_SAMPLES = 3000
+MAX_SQUARES = 1e8
 MAX_PRODUCTS = 1e13  # multiplications in the tests of features: ten minutes on one core
 # Attributes of a Shift and of a ClassShift in the summary.
 SUMMARY_TEST_FIELDS = (
@@ -164,8 +167,6 @@ class Diagnosis:
     columns : ColumnDiagnosis or None
         Which columns differ, how, and what to do; None for arrays and photographs, and for tables
         of more than 1,000 columns.
-    repairs : ColumnRepairs or None
-        Whether leaving out or repairing columns helps on held-out domains, if `try_repairs` is true.
     """
 
     n_samples: int
@@ -183,7 +184,6 @@ class Diagnosis:
     outlier_domain: Any
     assumed: tuple[str, ...] = ()
     columns: ColumnDiagnosis | None = None
-    repairs: ColumnRepairs | None = None
 
     @cached_property
     def notices(self) -> tuple[str, ...]:
@@ -227,7 +227,6 @@ class Diagnosis:
             "reading": list(self.reading),
             "notices": list(self.notices),
             "columns": None if self.columns is None else self.columns.summary(),
-            "repairs": None if self.repairs is None else self.repairs.summary(),
         }
 
     def __str__(self) -> str:
@@ -300,7 +299,6 @@ def diagnose(
     categories: Sequence[str] | None = None,
     missing: Mapping[str, Any] | None = None,
     scale: Scale = "standardize",
-    try_repairs: bool = False,
     n_permutations: int = 499,
     max_per_domain: int = 500,
     alpha: float = 0.05,
@@ -337,13 +335,11 @@ def diagnose(
         Further parameters of :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
         Scaling of the features of a table: see :func:`unseen.tables.make_preprocessor`.
-    try_repairs : bool, default=False
-        Whether to evaluate leaving out and repairing columns of a table, as :func:`unseen.try_repairs` does.
     n_permutations : int, default=499
         Number of permutations for every p-value; the smallest possible p-value is ``1 / (n_permutations + 1)``.
     max_per_domain : int, default=500
-        Domains with more samples enter the kernel tests with a random subsample of this size; memory grows with the
-        square of their total. P(Y) is tested on all samples.
+        Domains with more samples enter the kernel tests with a random subsample of this size, or smaller if these
+        have more than 3,000 samples in total (2,500 for 16 domains). P(Y) is tested on all samples.
     alpha : float, default=0.05
         A p-value up to this level counts as a detection, for each of the four tests on its own. P-values of single
         classes are corrected first, by Holm's method.
@@ -385,13 +381,10 @@ def diagnose(
         missing=missing,
     )
     columns = None
-    repairs = None
     is_read = isinstance(data, Table)  # by the caller, who has shown its notices
     if is_read or is_table(data, y, sample_domain):
         table = data if is_read else read_survey(survey_table(data, options))
-        columns = diagnose_columns(table, alpha)
-        if try_repairs:
-            repairs = evaluate_table_repairs(table, verbose=verbose)
+        columns = diagnose_columns(table)
         data = make_preprocessor(table.schema, scale).fit_transform(table.X)
         y = table.y
         sample_domain = table.domain
@@ -400,8 +393,6 @@ def diagnose(
             warn(notice, DataWarning)
     else:
         check_array_options(options)
-    if try_repairs and repairs is None:
-        raise ValueError("try_repairs=True needs a table with named columns; data are arrays. Pass a DataFrame.")
     if y is None or sample_domain is None:
         raise ValueError("diagnose needs labels and domains: pass y and sample_domain, or a table that has both.")
     check_labels(y)
@@ -450,7 +441,6 @@ def diagnose(
         outlier_domain=None if outlier is None else domains.tolist()[outlier],
         assumed=tuple(assumed),
         columns=columns,
-        repairs=repairs,
     )
 
 
@@ -465,7 +455,11 @@ def _check_work(n: int, n_domains: int, n_permutations: int) -> None:
 
 
 def _subsample(domain: Ints, size: int, rng: np.random.Generator) -> Ints:
-    """Return the positions of at most `size` random samples of each domain."""
+    """Return the positions of at most `size` random samples of each domain, fewer if the tests would take long."""
+    sizes = np.bincount(domain)
+    limit = min(MAX_SAMPLES, int(np.sqrt(MAX_SQUARES / len(sizes))))
+    if np.minimum(sizes, size).sum() > limit:
+        size = max(limit // len(sizes), 2)
     parts = []
     for s in range(domain.max() + 1):
         rows = np.flatnonzero(domain == s)
@@ -480,13 +474,6 @@ def _replace_nan(distances: Array) -> list[list[float | None]]:
 
 def _rbf_kernel_matrix(X: Any) -> tuple[Array, float]:
     """Return the rbf kernel matrix and its coefficient."""
-    needed = 3 * 8 * X.shape[0] ** 2
-    available = available_bytes()
-    if available is not None and needed > available:
-        raise MemoryError(
-            f"diagnose on {X.shape[0]:,} samples needs {needed / 2**30:,.1f} GiB for kernel matrices; "
-            f"{available / 2**30:,.1f} GiB is available. Lower max_per_domain."
-        )
     kernel = Kernel().resolve(X)
     return kernel.check_finite(kernel.evaluate(*kernel.shift_origin(X))), kernel.gamma_value(X.shape[1])
 

@@ -212,9 +212,6 @@ def summary_text(summary: dict[str, Any]) -> str:
     sentences = (summary.get("columns") or {}).get("sentences", [])
     numbered = [_wrap(f"{i}. {sentence}", "   ") for i, sentence in enumerate(sentences, 1)]
     columns = ["", "Columns, the most important first:", *numbered, ""] if numbered else []
-    repairs = (summary.get("repairs") or {}).get("sentences", [])
-    if repairs:
-        columns += ["" if not columns else "Repairs of columns:", *(_wrap(line, "   ") for line in repairs), ""]
     return "\n".join([head, *columns, *lines, "", *(_wrap(remark, "  ") for remark in remarks)])
 
 

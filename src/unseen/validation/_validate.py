@@ -15,6 +15,7 @@ from ..exceptions import DataWarning, warn
 from ..linalg import Array
 from ..model_selection import Method, expand_methods, parse_methods
 from ..models import AUTO, check_threshold, choose_domain_threshold, choose_positive
+from ..shift import find_column_notices
 from ..tables import Dates, Scale, Table, TableOptions, open_data, read_survey
 from ..utils.environment import environment_info
 from ..utils.samples import Balance
@@ -189,7 +190,7 @@ def validate(
         aim=threshold,
         level=level,
         use_prior=tau_prior == "empirical",
-        notices=(*table.notices, *filter(None, [positive_rule])),
+        notices=(*table.notices, *find_column_notices(table), *filter(None, [positive_rule])),
         failures=tuple(failures),
         facts={
             "version": __version__,
