@@ -8,9 +8,13 @@ import sys
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import unseen.datasets
-from unseen.datasets import load_folder, load_rotated_digits, load_vlcs, make_synthetic
+from unseen import CIDG
+from unseen.datasets import load_folder, load_penguins, load_rotated_digits, load_vlcs, make_synthetic
 
 KEYS = {"data", "target", "domain", "target_names", "domain_names", "feature_names", "DESCR"}
 
@@ -21,9 +25,10 @@ def a_folder(path):
     return path
 
 
-@pytest.fixture(params=["synthetic", "rotated digits", "folder", "vlcs"])
+@pytest.fixture(params=["penguins", "synthetic", "rotated digits", "folder", "vlcs"])
 def load(request, tmp_path):
     return {
+        "penguins": load_penguins,
         "synthetic": lambda **options: make_synthetic(random_state=0, **options),
         "rotated digits": load_rotated_digits,
         "folder": lambda **options: load_folder(a_folder(tmp_path), **options),
@@ -134,3 +139,14 @@ def test_rotated_digits_are_the_same_each_time_and_named_by_angle():
 def test_angles_that_make_no_domains_are_refused(angles, error, message):
     with pytest.raises(error, match=message):
         load_rotated_digits(angles=angles)
+
+
+def test_target_centered_cidg_transfers_the_sex_of_penguins_to_a_new_species_where_plain_regression_fails():
+    X, y, species = load_penguins(return_X_y=True)
+    plain = make_pipeline(StandardScaler(), LogisticRegression())
+    invariant = make_pipeline(StandardScaler(), CIDG(kernel="linear", centering="target"), LogisticRegression())
+    for name in np.unique(species):
+        train = species != name
+        plain.fit(X[train], y[train])
+        invariant.fit(X[train], y[train], cidg__sample_domain=species[train])
+        assert invariant.score(X[~train], y[~train]) > max(0.85, plain.score(X[~train], y[~train]) + 0.05)

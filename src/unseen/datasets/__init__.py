@@ -2,6 +2,7 @@
 
 from ._folder import load_folder
 from ._office_caltech import fetch_office_caltech, load_office_caltech_folder
+from ._penguins import load_penguins
 from ._rotated_digits import load_digits_table, load_rotated_digits
 from ._synthetic import make_synthetic
 from ._vlcs import load_vlcs, load_vlcs_folder
@@ -10,6 +11,7 @@ __all__ = [
     "fetch_office_caltech",
     "load_digits_table",
     "load_folder",
+    "load_penguins",
     "load_rotated_digits",
     "load_vlcs",
     "make_synthetic",
