@@ -15,7 +15,6 @@ from ._domain_centering import (
     centers_batches,
     get_domain_centers,
     transform_all_without_centering,
-    transform_without_centering,
 )
 from ._feature_space import check_gram, is_fitted_map, map_features
 from ._harmonizer import DomainHarmonizer

@@ -122,11 +122,6 @@ class DomainTransformer(TransformerMixin):
         return self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
 
 
-def transform_without_centering(transformer: DomainTransformer, X: Any) -> Array:
-    """Return the output of a fitted transformer before centering, as a new array."""
-    return transformer._transform_uncentered(X)
-
-
 def get_domain_centers(transformer: DomainTransformer) -> DomainCenters:
     """Return the centers of a fitted transformer."""
     return transformer._domain_centers()
@@ -157,7 +152,7 @@ def apply_centering(
     domain: Labels | EncodedLabels | None,
     moments: MomentsByDomain | None = None,
 ) -> Array:
-    """Center and scale the output of `transform_without_centering`.
+    """Center and scale the output of a transformer before centering.
 
     `moments` are those of all samples of new domains; None means that `Z` holds all of them.
     """
