@@ -10,43 +10,29 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.decomposition import KernelPCA
-from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
 
-from evaluation_sample import NAMES, SAMPLES, SPLITS, D, X, Y, own
+from evaluation_sample import NAMES, SAMPLES, SPLITS, D, X, own
 from unseen import CIDG, DomainCenterer
-from unseen.kernels import _size_plan as _plan
 from unseen.model_selection import EvaluationConfig, evaluate_candidates
 from unseen.model_selection import _split_evaluation as _asking
 from unseen.model_selection._split_evaluation import (
     SMALLEST_PROBABILITY,
-    FeatureStage,
     Prediction,
-    apply_scorer,
-    collect_responses,
     decision_scores,
     encode_predictions,
 )
 from unseen.model_selection._validation import (
-    RESPONSES,
-    TIE_TOLERANCE,
-    FixedPredictions,
     Score,
     Scorer,
     _perfect_classifier,
     best_index,
     count_ties,
     prepare_stages,
-    required_responses,
-    score_predictions,
     tabulate_candidates,
     tabulate_scores,
 )
@@ -55,11 +41,6 @@ from unseen.model_selection._validation import (
 
 # A metric, and the candidates whose decision scores are requested beside what it needs.
 REQUESTS = [("accuracy", "all"), ("accuracy", [0]), ("roc_auc", [0])]
-
-
-def test_metrics_ask_for_what_they_need():
-    assert required_responses("accuracy") == required_responses("f1_macro") == ()
-    assert required_responses("roc_auc") == required_responses("neg_log_loss") == RESPONSES
 
 
 def test_votes_are_decisions_or_logarithms_of_probabilities_or_labels():
@@ -103,39 +84,6 @@ def test_decisions_that_are_no_numbers_are_no_votes(value):
         decision_scores(Lost(), X, None, SAMPLES.classes)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        LogisticRegression(),
-        make_pipeline(StandardScaler(), LogisticRegression()),
-        RidgeClassifier(),
-        SVC(break_ties=True),
-        SVC(),
-        GaussianNB(),
-        KNeighborsClassifier(3),
-    ],
-)
-@pytest.mark.parametrize(("scoring", "requested"), REQUESTS)
-def test_codes_are_what_a_classifier_predicts_and_votes_are_its_own(model, scoring, requested):
-    found = list(
-        evaluate_candidates(
-            [own(model)], SAMPLES, SPLITS, EvaluationConfig(scoring=scoring), with_decision_scores=requested
-        )
-    )
-    assert len(found) == len(SPLITS)
-    for one in found:
-        train, test = SPLITS[one.split]
-        fitted = model.fit(X[train], SAMPLES.y[train])
-        assert one.error == ""
-        np.testing.assert_array_equal(SAMPLES.classes[one.codes], fitted.predict(X[test]))
-        np.testing.assert_allclose(
-            one.responses["decision_scores"], decision_scores(fitted, X[test], None, SAMPLES.classes)
-        )
-        assert ("classes_" in one.responses) == (scoring == "roc_auc")
-        assert one.fit_seconds > 0
-        assert one.predict_seconds > 0
-
-
 def test_only_those_are_asked_for_votes_who_are_to_cast_them():
     found = list(
         evaluate_candidates(
@@ -145,14 +93,6 @@ def test_only_those_are_asked_for_votes_who_are_to_cast_them():
     assert {one.candidate: set(one.responses) for one in found} == {0: set(), 1: {"decision_scores"}}
 
 
-def test_responses_are_those_that_a_classifier_has():
-    model = GaussianNB().fit(X, SAMPLES.y)
-    found = collect_responses(model, X, RESPONSES)
-    assert set(found) == {"predict_proba", "classes_"}
-    np.testing.assert_array_equal(found["predict_proba"], model.predict_proba(X))
-    assert collect_responses(model, X, ["decision_function"]) == {}
-
-
 def test_labels_become_codes_and_anything_else_is_refused():
     assert encode_predictions(["well", "ill", "so so"], NAMES, 3).tolist() == [2, 0, 1]
     for labels, n, reason in ((["ill"], 2, "got 1 labels."), (["zzz", "ill"], 2, "such as 'zzz'"), (["a"], 1, "'a'")):
@@ -160,31 +100,11 @@ def test_labels_become_codes_and_anything_else_is_refused():
             encode_predictions(labels, NAMES, n)
 
 
-def test_a_scorer_is_told_weights_if_it_asks():
-    model, weight = DummyClassifier(strategy="constant", constant="ill").fit(X, SAMPLES.y), (Y == 0) + 1.0
-    accuracy = get_scorer("accuracy")
-    assert apply_scorer(accuracy, model, X, SAMPLES.y, weight) == pytest.approx(weight[Y == 0].sum() / weight.sum())
-    assert apply_scorer(accuracy, model, X, SAMPLES.y, None) == pytest.approx(np.mean(Y == 0))
-    assert apply_scorer(lambda model, X, y: 0.5, model, X, SAMPLES.y, weight) == 0.5
-
-
 # What is made of answers
 
 
 def prediction(codes, split=0, **more):
     return Prediction(0, split, None if codes is None else np.asarray(codes), **more)
-
-
-def test_accuracy_is_the_weighted_share_of_right_codes():
-    test = SPLITS[0][1]
-    codes = SAMPLES.codes[test].copy()
-    codes[:6] = (codes[:6] + 1) % 3
-    assert Scorer("accuracy", SAMPLES, SPLITS)(prediction(codes)) == pytest.approx(1 - 6 / len(test))
-    weight = np.arange(len(X)) + 1.0
-    weighted = Scorer("accuracy", replace(SAMPLES, weight=weight), SPLITS)
-    assert weighted(prediction(codes)) == pytest.approx(weight[test][6:].sum() / weight[test].sum())
-    assert np.isnan(weighted(prediction(None)))
-    assert Scorer(lambda *_: 1.0, SAMPLES, SPLITS)(prediction(codes, responses={"score": 0.25})) == 0.25
 
 
 def test_a_part_whose_samples_have_no_weight_has_no_score():
@@ -195,19 +115,6 @@ def test_a_part_whose_samples_have_no_weight_has_no_score():
     assert scorer.undefined_reason(1) is scorer.undefined_reason(1)
 
 
-@pytest.mark.parametrize("scoring", ["roc_auc", "neg_log_loss", "balanced_accuracy"])
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_who_knows_the_truth_has_the_best_score(scoring, n_classes):
-    some = np.isin(Y, range(n_classes))
-    samples, here = SAMPLES.take(some), D[some]
-    splits = [(np.flatnonzero(here != 0), np.flatnonzero(here == 0))]
-    scorer = Scorer(scoring, samples, splits)
-    assert scorer.undefined_reason(0) == ""
-    truth = _perfect_classifier(samples.y[splits[0][1]], np.unique(samples.y))
-    best = scorer._apply(splits[0][1], truth)
-    assert best == pytest.approx(0.0 if scoring == "neg_log_loss" else 1.0, abs=1e-9)
-
-
 def test_of_a_class_that_training_lacks_the_truth_is_unsure():
     truth = _perfect_classifier(np.array(["ill", "new", "well"]), np.array(["ill", "well"]))
     np.testing.assert_array_equal(truth.predict_proba(None), [[1, 0], [0.5, 0.5], [0, 1]])
@@ -215,34 +122,6 @@ def test_of_a_class_that_training_lacks_the_truth_is_unsure():
     assert truth.predict(None).tolist() == ["ill", "new", "well"]
     three = _perfect_classifier(np.array(["c", "new"]), np.array(["a", "b", "c"]))
     np.testing.assert_allclose(three.decision_function(None), [[0, 0, 1], [1 / 3] * 3])
-
-
-def test_a_classifier_of_answers_has_the_methods_that_were_answered():
-    told = FixedPredictions(NAMES, {"predict": ["ill"], "predict_proba": [[1, 0, 0]]})
-    assert told.fit(None, None) is told
-    assert told.predict(None) == ["ill"]
-    assert told.predict_proba(None) == [[1, 0, 0]]
-    assert not hasattr(told, "decision_function")
-    assert FixedPredictions(NAMES, {"decision_function": 3}).decision_function(None) == 3
-
-
-def test_a_score_of_responses_is_that_of_scikit_learn():
-    model = LogisticRegression().fit(X[SPLITS[0][0]], SAMPLES.y[SPLITS[0][0]])
-    test = SPLITS[0][1]
-    said = prediction(
-        encode_predictions(model.predict(X[test]), NAMES, len(test)),
-        responses=collect_responses(model, X[test], RESPONSES),
-    )
-    expected = roc_auc_score(SAMPLES.y[test], model.predict_proba(X[test]), multi_class="ovr")
-    assert Scorer("roc_auc_ovr", SAMPLES, SPLITS)(said) == pytest.approx(expected)
-    bare = list(score_predictions([prediction(said.codes)], Scorer("roc_auc_ovr", SAMPLES, SPLITS)))
-    assert bare[0][2].error.startswith("AttributeError: ")
-    assert np.isnan(bare[0][2].value)
-
-
-def test_facts_of_a_prediction_are_facts_of_its_score():
-    said = Prediction(4, 2, None, {}, 1.0, 2.0, 3, 5.0, 7.0, "broken")
-    assert list(score_predictions([said], lambda _: 0.5)) == [(4, 2, Score(0.5, "broken", 1.0, 2.0, 3.0, 5.0, 7.0))]
 
 
 def facts(value, error="", components=1.0, ridge=1.0, weight=1.0):
@@ -461,11 +340,6 @@ def test_a_projection_says_how_simple_it_is():
     assert (plain.n_components, plain.ridge, plain.weight) == (0, 0.0, 0.0)
 
 
-def test_who_fails_has_cost_nothing():
-    (one,) = evaluate_candidates([own(Broken())], SAMPLES, SPLITS[:1], EvaluationConfig())
-    assert (one.fit_seconds, one.predict_seconds) == (0.0, 0.0)
-
-
 class Contrary(GaussianNB):
     """Predicts what it thinks least likely."""
 
@@ -478,27 +352,6 @@ def test_codes_are_predictions_even_if_the_votes_say_otherwise():
     (one,) = evaluate_candidates([own(Contrary())], SAMPLES, SPLITS[:1], EvaluationConfig(), with_decision_scores="all")
     np.testing.assert_array_equal(NAMES[one.codes], Contrary().fit(X[train], SAMPLES.y[train]).predict(X[test]))
     assert (one.responses["decision_scores"].argmax(axis=1) != one.codes).all()
-
-
-def test_a_class_that_is_predicted_but_not_there_is_no_matter_for_a_warning():
-    model = DummyClassifier(strategy="constant", constant="well").fit(X, SAMPLES.y)
-    ill = SAMPLES.y != "well"
-    assert apply_scorer(get_scorer("balanced_accuracy"), model, X[ill], SAMPLES.y[ill], None) == 0.0
-
-
-def test_a_difference_within_rounding_is_a_tie():
-    means = np.array([1.0, 1.0 - TIE_TOLERANCE])
-    assert count_ties(means) == 1
-    assert best_index(results(means[::-1])) == 0
-
-
-def test_distances_are_refused_where_two_matrices_of_all_samples_do_not_fit(monkeypatch):
-    need, (train, test) = 2 * 8 * len(X) ** 2, SPLITS[0]
-    monkeypatch.setattr(_plan, "available_bytes", lambda: need)
-    assert FeatureStage(SAMPLES).distances_to(train, test).shape == (len(test), len(train))
-    monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
-    with pytest.raises(MemoryError, match=r"An rbf SVM .* needs 2 matrices"):
-        FeatureStage(SAMPLES).distances_to(train, test)
 
 
 @pytest.mark.parametrize("forest", [RandomForestClassifier, ExtraTreesClassifier])

@@ -10,7 +10,6 @@ import pytest
 import sklearn
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
@@ -186,21 +185,6 @@ def test_a_map_must_give_the_same_number_of_features_for_any_chunk():
     model = CIDG(feature_map=widening).partial_fit(X, Y, sample_domain=D)
     with pytest.raises(ValueError, match="gave 4 features for some samples and 8 for others"):
         model.partial_fit(X[:30], Y[:30], sample_domain=D[:30])
-
-
-def test_a_stream_has_components_once_it_is_finalized():
-    one = Y[0] == Y
-    with pytest.raises(NotFittedError):
-        CIDG(feature_map="linear").finalize()
-    model = CIDG(feature_map="linear").partial_fit(X[one], Y[one], sample_domain=D[one])
-    for use in (model.finalize, lambda: model.transform(X)):
-        with pytest.raises(ValueError, match="at least 2 classes"):
-            use()
-    assert not hasattr(model, "eigenvalues_")
-    assert not hasattr(model.partial_fit(X, Y, sample_domain=D), "eigenvalues_")
-    assert hasattr(model.finalize(), "eigenvalues_")
-    eigenvalues = model.eigenvalues_
-    assert model.finalize().eigenvalues_ is eigenvalues
 
 
 # Landmarks

@@ -18,7 +18,6 @@ from unseen.utils.validation import (
     MAX_LABEL_LENGTH,
     EncodedLabels,
     check_domains,
-    encode_classes,
     encode_domains,
     warn_single_domain,
 )
@@ -50,12 +49,6 @@ def test_the_order_of_samples_does_not_change_the_order_of_domains(labels, seed)
     shuffled, shuffled_codes = encode_domains(check_domains([labels[i] for i in order], len(order)))
     assert domains.tolist() == shuffled.tolist()
     np.testing.assert_array_equal(codes[order], shuffled_codes)
-
-
-def test_a_number_and_its_name_are_different_domains():
-    domains, codes = encode_domains(check_domains([1, "1", 1, "1"], 4))
-    assert domains.tolist() == [1, "1"]
-    assert codes.tolist() == [0, 1, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -135,12 +128,6 @@ def test_nameless_samples_are_one_domain_with_a_warning():
         warn_single_domain(coded.names, "SCA")
     assert coded.names.tolist() == [None]
     assert coded.codes.tolist() == [0, 0, 0]
-
-
-def test_classes_come_back_sorted():
-    classes, codes = encode_classes(np.array(["b", "c", "a", "b"]), "CIDG")
-    assert classes.tolist() == ["a", "b", "c"]
-    assert codes.tolist() == [1, 2, 0, 1]
 
 
 def test_counts_are_of_domains_by_classes():

@@ -8,10 +8,7 @@ import sklearn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -103,17 +100,6 @@ def test_one_domain_gives_the_plain_kernel_machine():
     np.testing.assert_allclose(model.predict_proba(X[:1]), plain_machine(X, Y, None, X[:1]), rtol=1e-7, atol=1e-9)
 
 
-def test_very_narrow_domain_kernels_give_one_machine_for_each_domain():
-    model = MarginalTransferClassifier(balance="none", **{**EXACT, "domain_gamma": 1e9}).fit(X, Y, sample_domain=D)
-    scores = model.decision_function(X, sample_domain=D)
-    for domain in range(3):
-        rows = domain == D
-        own = rbf_kernel(X[rows], gamma=WIDTHS["gamma"]) @ model.dual_coef_[rows] + model.intercept_
-        np.testing.assert_allclose(scores[rows], own, rtol=1e-9, atol=1e-9)
-    far = model.decision_function(X[D == 0] + 3)  # like no source domain: nothing but the class frequencies is left
-    np.testing.assert_allclose(far, np.tile(model.intercept_, (len(far), 1)))
-
-
 def test_random_features_predict_nearly_what_the_exact_kernel_does():
     train, new = D != 2, D == 2
     exact = MarginalTransferClassifier(**WIDTHS, domain_gamma=2.0).fit(X[train], Y[train], sample_domain=D[train])
@@ -167,15 +153,6 @@ def test_weights_are_numbers_of_copies(n_components):
     np.testing.assert_allclose(weighted.predict_proba(X + 1), copied.predict_proba(X + 1), atol=1e-8)
 
 
-def test_domains_have_equal_weight_unless_samples_have():
-    few = np.flatnonzero((D > 0) | (np.arange(len(X)) % 3 == 0))
-    for balance, weight in [("domains", textbook.domain_loss_weights(D[few]) * len(few)), ("none", None)]:
-        options = {**EXACT, "domain_gamma": 0.0, "balance": balance}
-        model = MarginalTransferClassifier(**options).fit(X[few], Y[few], sample_domain=D[few])
-        expected = plain_machine(X[few], Y[few], weight, X)
-        np.testing.assert_allclose(model.predict_proba(X), expected, rtol=1e-6, atol=1e-8)
-
-
 @pytest.mark.parametrize("n_components", [None, 50])
 def test_domains_of_a_batch_are_told_apart_by_name(n_components):
     train = D < 2
@@ -202,11 +179,6 @@ def test_one_row_of_a_new_domain_has_no_distribution():
     with pytest.raises(SmallBatchError) as caught:
         nameless.predict(X[:1])
     assert "source domain" not in str(caught.value)
-
-
-def test_it_is_marked_as_transductive():
-    assert MarginalTransferClassifier.transductive
-    assert "transductive" not in MarginalTransferClassifier().get_params()
 
 
 def flipped_domains(seed, n_domains=12, n=30):
@@ -242,15 +214,6 @@ def test_probabilities_agree_with_decisions_and_labels():
     np.testing.assert_array_equal(model.predict(X, sample_domain=D), model.classes_[P.argmax(axis=1)])
     np.testing.assert_allclose(model.predict_log_proba(X, sample_domain=D), np.log(P))
     assert model.score(X, names, sample_domain=D) == np.mean(model.predict(X, sample_domain=D) == names)
-
-
-def test_probabilities_can_be_calibrated_on_a_domain():
-    X, y, d = flipped_domains(1)
-    seen, calibration, new = d < 9, d == 10, d == 9
-    model = MarginalTransferClassifier(C=1e6, gamma="10*median").fit(X[seen], y[seen], sample_domain=d[seen])
-    calibrated = CalibratedClassifierCV(FrozenEstimator(model), method="sigmoid").fit(X[calibration], y[calibration])
-    before, after = (log_loss(y[new], m.predict_proba(X[new])) for m in (model, calibrated))
-    assert after < before
 
 
 def by_hand(X, y, d, model, method):

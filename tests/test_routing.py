@@ -8,8 +8,7 @@ import sklearn
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics._scorer import _PassthroughScorer
-from sklearn.model_selection import GridSearchCV, LeaveOneGroupOut, cross_val_predict, cross_validate
+from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict, cross_validate
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -54,16 +53,6 @@ def test_cross_validation_over_domains_equals_fitting_by_hand(method, centering,
 
 
 @pytest.mark.usefixtures("routing")
-def test_domain_labels_change_what_the_pipeline_learns(data):
-    X, y, d = data
-    with_domains = make_pipeline(CIDG(), KNeighborsClassifier(1)).fit(X, y, sample_domain=d)
-    pooled = make_pipeline(CIDG(), KNeighborsClassifier(1)).fit(X, y, sample_domain=d % 2)
-    assert with_domains[0].domains_.tolist() == [0, 1, 2]
-    assert pooled[0].domains_.tolist() == [0, 1]
-    assert not np.allclose(with_domains[0].dual_coef_, pooled[0].dual_coef_)
-
-
-@pytest.mark.usefixtures("routing")
 def test_pipeline_passes_domain_labels_on_when_it_predicts(data):
     X, y, d = data
     seen = d < 2
@@ -77,32 +66,6 @@ def test_pipeline_passes_domain_labels_on_when_it_predicts(data):
         pipeline[:-1].transform(X, sample_domain=d), cidg.transform(scaler.transform(X), sample_domain=d)
     )
     assert not np.allclose(pipeline[:-1].transform(X, sample_domain=d), pipeline[:-1].transform(X))
-
-
-@pytest.mark.usefixtures("routing")
-def test_pipeline_can_score_and_fit_transform_with_domain_labels(data):
-    X, y, d = data
-    pipeline = make_pipeline(CIDG(centering="target"), KNeighborsClassifier(1)).fit(X, y, sample_domain=d)
-    predicted = pipeline.predict(X, sample_domain=d)
-    assert pipeline.score(X, y, sample_domain=d) == np.mean(predicted == y)
-    transformer = make_pipeline(StandardScaler(), CIDG(centering="target"))
-    Z = transformer.fit_transform(X, y, sample_domain=d)
-    np.testing.assert_allclose(Z, transformer.transform(X, sample_domain=d), rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.usefixtures("routing")
-def test_grid_search_over_domains_ranks_as_cross_validation_does(data):
-    X, y, d = data
-    pipeline = make_pipeline(CIDG(), KNeighborsClassifier(1))
-    grid = {"cidg__conditional_weight": [0.0, 1e3], "cidg__ridge": [1e-3, 1e3]}
-    search = GridSearchCV(pipeline, grid, cv=LeaveOneGroupOut(), error_score="raise")
-    search.fit(X, y, sample_domain=d, groups=d)
-    for params, mean in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True):
-        candidate = {name.removeprefix("cidg__"): value for name, value in params.items()}
-        expected = np.mean([by_hand(CIDG(**candidate), X, y, d, held_out) for held_out in np.unique(d)])
-        assert mean == pytest.approx(expected, rel=1e-12)
-    assert search.best_estimator_[0].domains_.tolist() == [0, 1, 2]
-    assert len(set(search.cv_results_["mean_test_score"])) > 1  # or the comparison would say little
 
 
 @pytest.mark.usefixtures("routing")
@@ -130,24 +93,6 @@ def test_a_pipeline_that_ends_in_a_search_can_be_scored_with_weights_and_without
     weighted = np.average(right, weights=weights)
     assert pipeline.score(X, truth, sample_weight=weights, sample_domain=d) == pytest.approx(weighted)
     assert weighted != np.mean(right)
-
-
-@pytest.mark.skipif(
-    "set_score_request" in vars(_PassthroughScorer), reason="asks weights of the pipeline, not its steps"
-)
-@pytest.mark.usefixtures("routing")
-@pytest.mark.parametrize("model", CHOSEN, ids=["comparison", "search"])
-def test_a_pipeline_that_ends_in_a_search_is_validated_with_weights(model):
-    X, y, d = three_domains(n_per_cell=6, n_domains=4)
-    scaler = StandardScaler().set_fit_request(sample_weight=False)
-    pipeline, weights = make_pipeline(scaler, clone(model)), 1.0 + np.arange(len(y))
-    params = {"sample_domain": d, "sample_weight": weights}
-    scores = cross_validate(pipeline, X, y, cv=LeaveOneDomainOut(), params=params, error_score="raise")["test_score"]
-    for score, held_out in zip(scores, np.unique(d), strict=True):
-        seen = d != held_out
-        Z = clone(scaler).fit(X[seen]).transform(X)
-        alone = clone(model).fit(Z[seen], y[seen], sample_domain=d[seen], sample_weight=weights[seen])
-        assert score == alone.score(Z[~seen], y[~seen], sample_domain=d[~seen], sample_weight=weights[~seen])
 
 
 @pytest.mark.parametrize(

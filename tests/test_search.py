@@ -100,6 +100,7 @@ def test_missing_cells_make_no_difference(seed, dropped):
         CIDG(feature_map="linear"),
         CIDG(feature_map=Nystroem(gamma=0.1, n_components=20, random_state=0)),
         SCA(feature_map="linear"),
+        CIDG(feature_map=FrozenEstimator(Nystroem(gamma=0.1, n_components=20, random_state=0).fit(noisy()[0]))),
     ],
     ids=repr,
 )
@@ -117,25 +118,6 @@ def test_a_classifier_that_fails_scores_nan_like_a_projection_that_fails():
     with pytest.warns(RuntimeWarning, match="1 of 2 settings failed"):
         search = ProjectionSearchCV(CIDG(), grid, classifier=KNeighborsClassifier()).fit(X, y, sample_domain=d)
     assert search.best_params_ == {"classifier__n_neighbors": 3}
-
-
-def test_a_refit_forgets_the_model_of_the_fit_before():
-    X, y, d = noisy()
-    search = ProjectionSearchCV(CIDG(), {"ridge": ["scale"]}).fit(X, y, sample_domain=d)
-    assert list(search.get_feature_names_out()) == ["cidg0", "cidg1"]
-    search.set_params(refit=False).fit(X, y + 10, sample_domain=d)
-    with pytest.raises(AttributeError, match="refit=False"):
-        search.predict(X)
-
-
-def test_a_frozen_feature_map_is_fitted_once_for_all_folds():
-    X, y, d = noisy()
-    frozen = FrozenEstimator(Nystroem(gamma=0.1, n_components=20, random_state=0).fit(X))
-    splits = list(LeaveOneDomainOut().split(X, y, d))
-    grid = {"ridge": ["1e-3*scale", "scale"]}
-    search = ProjectionSearchCV(CIDG(feature_map=frozen), grid).fit(X, y, sample_domain=d)
-    reference = brute_force(CIDG(feature_map=frozen), grid, X, y, d, splits, KNeighborsClassifier(1))
-    assert_same_scores(search, reference)
 
 
 def test_a_precomputed_kernel_gives_the_scores_of_the_kernel():

@@ -14,7 +14,6 @@ from sklearn.svm import SVC, LinearSVC
 
 from evaluation_sample import SAMPLES, SPLITS, X, own
 from unseen import CIDG, SCA, DomainCenterer
-from unseen.kernels import Kernel
 from unseen.kernels import _size_plan as _plan
 from unseen.model_selection import (
     Candidate,
@@ -23,7 +22,7 @@ from unseen.model_selection import (
     evaluate_candidates,
     ignore_expected_warnings,
 )
-from unseen.model_selection._decompositions import Decomposition, DecompositionSource, solution_params
+from unseen.model_selection._decompositions import Decomposition, solution_params
 from unseen.model_selection._split_evaluation import (
     FeatureStage,
     SplitRows,
@@ -89,15 +88,6 @@ def test_a_stage_computes_what_is_shared_once():
     assert stage.source(CIDG(gamma=2.0, ridge=3.0)) is two
     assert stage.source(CIDG(kernel="linear")).grams is not one.grams
     assert stage.source(CIDG(feature_map="linear")).grams is None
-
-
-def test_distances_of_each_split_are_those_of_its_own_rows():
-    stage = FeatureStage(SAMPLES)
-    for train, test in [*SPLITS, SPLITS[0]]:  # whatever split came before
-        for rows in (train, test):
-            expected = ((X[rows][:, None] - X[train]) ** 2).sum(axis=2)
-            np.testing.assert_allclose(stage.distances_to(train, rows), expected, atol=1e-10)
-        assert not np.diagonal(stage.distances_to(train, train)).any()
 
 
 @pytest.mark.parametrize("far", [1e9, 1e12, 1e15])
@@ -169,24 +159,6 @@ def test_principal_components_are_those_of_scikit_learn():
     assert most == np.count_nonzero(fold.spectrum.values > 0)
 
 
-@pytest.mark.parametrize("train", [SPLITS[0][0], SPLITS[0][0][1:], np.repeat(SPLITS[0][0], 2)])
-@pytest.mark.parametrize("feature_map", ["linear", FrozenEstimator(PCA(3).fit(X)), PCA(3)])
-def test_the_statistics_of_a_fold_are_those_of_its_training_rows(train, feature_map):
-    projection = CIDG(feature_map=feature_map)
-    source, test = DecompositionSource(projection, SAMPLES, None), SPLITS[0][1]
-    fold = source.decompose(train, test)
-    F = X if isinstance(feature_map, str) else (PCA(3).fit(X[train]) if isinstance(feature_map, PCA) else feature_map)
-    F = F if F is X else F.transform(X)
-    Fc = F[train] - F[train].mean(axis=0)
-    values = np.linalg.eigvalsh(Fc.T @ Fc)
-    np.testing.assert_allclose(np.sort(fold.spectrum.values), values[values > 1e-9], rtol=1e-8)
-    basis = fold.combine(np.eye(len(fold.spectrum.values)))
-    np.testing.assert_allclose(basis.train @ basis.train.T, (Fc @ Fc.T) @ (Fc @ Fc.T), atol=1e-6)
-    np.testing.assert_allclose(
-        (basis.test - basis.offset) @ basis.train.T, (F[test] - F[train].mean(0)) @ Fc.T @ Fc @ Fc.T, atol=1e-6
-    )
-
-
 @pytest.mark.parametrize("most", [1, 2, np.inf])
 def test_pencils_that_are_not_kept_are_computed_again(most, monkeypatch):
     monkeypatch.setattr(Decomposition, "max_reductions", most)
@@ -208,34 +180,6 @@ def test_kernel_matrices_of_a_search_are_refused_where_three_do_not_fit(kernel, 
     monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
     with pytest.raises(MemoryError, match=r"A search over CIDG .* needs 3 matrices"):
         FeatureStage(samples).source(CIDG(kernel=kernel))
-
-
-@pytest.mark.parametrize(
-    "projection",
-    [
-        CIDG(gamma=0.1),
-        CIDG(gamma="2*median"),
-        CIDG(gamma="scale"),
-        CIDG(kernel="poly", degree=2, gamma=0.5),
-        CIDG(kernel="poly", degree=2, gamma="scale"),
-        CIDG(kernel="linear"),
-        CIDG(kernel="laplacian", gamma=0.2),
-    ],
-    ids=repr,
-)
-def test_the_kernel_of_a_fold_is_that_of_its_training_rows(projection):
-    train, test = SPLITS[2]
-    fold = FeatureStage(SAMPLES).source(projection).decompose(train, test)
-    kernel = Kernel.from_estimator(projection).resolve(X[train])
-    K, K_test = kernel.evaluate(X[train], X[train]), kernel.evaluate(X[test], X[train])
-    Kc = K - K.mean(axis=0) - K.mean(axis=1)[:, None] + K.mean()
-    values = np.linalg.eigvalsh(Kc)
-    np.testing.assert_allclose(np.sort(fold.spectrum.values), values, atol=1e-9 * values[-1])
-    # Features of new samples, about the training mean, as far as the training samples span them.
-    basis = fold.combine(np.eye(len(values)))
-    seen = (K_test - K.mean(axis=0)) - (K_test - K.mean(axis=0)).mean(axis=1)[:, None]
-    found = (basis.test - basis.offset) @ basis.train.T
-    np.testing.assert_allclose(found, seen @ Kc, atol=1e-8 * np.abs(seen @ Kc).max())
 
 
 def alone(candidate, samples, train, test):

@@ -74,20 +74,6 @@ def test_eigenvalues_by_cholesky_lose_no_more_than_the_condition_number_costs(na
     np.testing.assert_allclose(fast.eigenvalues, full.eigenvalues, rtol=4 * np.finfo(float).eps / 10.0**power)
 
 
-@pytest.mark.parametrize("name", LOW_RANK)
-@pytest.mark.parametrize("side", [0.5, 2.0])
-def test_nothing_happens_where_the_route_changes(name, side, monkeypatch):
-    K, membership, y, d = SMALL
-    size = np.linalg.norm(K)
-    recipe = make(name)._scatter_problem(membership.counts, 1.0)
-    ridge = side * 1e-8 * scale(recipe, size)
-    assert is_cholesky_accurate(replace(recipe, ridge=ridge), size) == (side > 1)
-    model = make(name, kernel="precomputed", ridge=ridge)
-    exact = model.fit(K, y, sample_domain=d).transform(K)
-    monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", 10)
-    np.testing.assert_allclose(model.fit(K, y, sample_domain=d).transform(K), exact, atol=1e-6 * np.abs(exact).max())
-
-
 @pytest.mark.parametrize(
     ("name", "closed"),
     [(name, "whiten_by_cholesky") for name in METHODS] + [(name, "krylov_spectra") for name in LOW_RANK],

@@ -402,6 +402,14 @@ def test_large_offsets_and_many_chunks_cost_no_digits(where, sizes):
     np.testing.assert_allclose(cells.mean, features.mean(axis=0), rtol=1e-12)
 
 
+def test_the_usual_sums_would_have_lost_those_digits():
+    ticks, features, membership = on_a_grid([10**6] * 4000)
+    inside = exactly(ticks, membership)[1]
+    sums = np.array([features[membership.cell == c].sum(axis=0) for c in range(8)])
+    naive = features.T @ features - (sums / membership.counts.reshape(-1, 1)).T @ sums
+    assert np.abs(naive - inside).max() > 1e-3 * np.abs(inside).max()
+
+
 def test_a_hundred_million_samples_keep_their_digits():
     _, features, membership = on_a_grid([10**6] * 4000)
     cells = CellStatistics.from_features(features, membership)

@@ -32,7 +32,7 @@ from ._dask import align_blocks, copy_for_workers, describe_columns, map_blocks,
 from ._docs import shared_docs
 from ._domain_centering import DomainCenters, DomainTransformer, apply_centering
 from ._feature_space import FeatureSpace, KernelSpace, check_gram, map_in_blocks
-from ._projection_problem import CheckedSolution, EstimatorInfo, ProjectionProblem, ReducedSolver, solve_reduced
+from ._projection_problem import CheckedSolution, ProjectionProblem, ReducedSolver, solve_reduced
 from ._statistics import Statistics, feature_spectrum
 from ._streaming import StreamingMixin
 
@@ -386,9 +386,7 @@ def make_problem(projection: Projection, counts: Ints, size: float) -> Projectio
 
     `size` is the Frobenius norm of the centered kernel matrix, which the unit "scale" of the ridge refers to.
     """
-    name = type(projection).__name__
-    n_cells = int(np.count_nonzero(counts))
-    check_cell_memory(n_cells, name)
+    check_cell_memory(int(np.count_nonzero(counts)), type(projection).__name__)
     ridge = projection.ridge
     if isinstance(ridge, str):
         ridge = parse_multiple(ridge, "scale", "ridge") * (RIDGE_SCALE * size) ** projection._ridge_power
@@ -400,12 +398,7 @@ def make_problem(projection: Projection, counts: Ints, size: float) -> Projectio
         default_components=projection._default_components(counts),
         scaling=projection.scaling,
         solver=projection._reduced_solver(),
-        estimator=EstimatorInfo(
-            name=name,
-            kernel=projection.kernel,
-            ridge=projection.ridge,
-            norm_weight=getattr(projection, "norm_weight", None),
-        ),
+        estimator=projection,
     )
 
 

@@ -73,16 +73,6 @@ class CheckedSolution(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EstimatorInfo:
-    """Parameters of the estimator as the user set them, for error messages; `norm_weight` is None if it has none."""
-
-    name: str
-    kernel: Any
-    ridge: float | str
-    norm_weight: float | None
-
-
-@dataclass(frozen=True)
 class ProjectionProblem:
     """The eigenproblem of a projection for a table of counts, with all parameters resolved to numbers.
 
@@ -102,8 +92,8 @@ class ProjectionProblem:
         Length of the components.
     solver : callable
         Solves the reduced eigenproblem.
-    estimator : EstimatorInfo
-        Parameters for error messages.
+    estimator : Projection
+        The estimator, whose parameters error messages state.
     """
 
     scatter_problem: ScatterProblem
@@ -113,7 +103,12 @@ class ProjectionProblem:
     default_components: int | None
     scaling: Literal["paper", "unit_norm"]
     solver: ReducedSolver
-    estimator: EstimatorInfo
+    estimator: Any
+
+    @property
+    def name(self) -> str:
+        """The name of the method."""
+        return type(self.estimator).__name__
 
     @property
     def ridge(self) -> float:
@@ -181,7 +176,7 @@ class ProjectionProblem:
         if self.n_components is not None and self.n_components > n_available:
             warn(
                 f"n_components={self.n_components}, but only {n_available} carry information and are kept: the "
-                f"numerator of {self.estimator.name} has numerical rank {n_available} on these data, and further "
+                f"numerator of {self.name} has numerical rank {n_available} on these data, and further "
                 "components would be amplified noise.",
                 FewerComponentsWarning,
             )
@@ -251,7 +246,7 @@ class ProjectionProblem:
             raise ValueError(self._indefinite_kernel_message(error.smallest)) from error
         except SingularProblemError as error:
             raise ValueError(
-                f"The generalized eigenproblem of {self.estimator.name} is singular with ridge="
+                f"The generalized eigenproblem of {self.name} is singular with ridge="
                 f"{self.estimator.ridge!r}: {error} Set ridge to a larger positive number; it is on the scale of the "
                 "squared eigenvalues of the kernel matrix."
             ) from error
@@ -261,13 +256,13 @@ class ProjectionProblem:
         estimator = self.estimator
         weight = ""
         advice = ""
-        if estimator.norm_weight is not None:
+        if hasattr(estimator, "norm_weight"):
             weight = f" (norm_weight={estimator.norm_weight!r})"
             advice = ", or norm_weight=0"
         min_ridge = -self.scatter_problem.norm_weight * smallest
         return (
             f"kernel={estimator.kernel!r} is not positive semi-definite on X: its centered matrix has the eigenvalue "
-            f"{smallest:.3g}. The norm penalty of {estimator.name}{weight} is then negative in some directions, and "
+            f"{smallest:.3g}. The norm penalty of {self.name}{weight} is then negative in some directions, and "
             f"ridge={estimator.ridge!r}, a value of {self.ridge:.3g}, does not outweigh it there. Use a positive "
             f'semi-definite kernel such as "rbf", or a ridge above {min_ridge:.3g}{advice}.'
         )
