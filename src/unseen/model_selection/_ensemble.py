@@ -350,12 +350,6 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
             scores.append(decision_scores(classifier, features, None, self.classes_))
         return scores
 
-    def member_probabilities(
-        self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None
-    ) -> Array:
-        """Probabilities of each member: (n_members, n_samples, n_classes)."""
-        return self.temper(self.member_scores(X, domain, centers))
-
     def temper(self, scores: Sequence[Array]) -> Array:
         """Probabilities of each member from its decision scores: (n_members, n_samples, n_classes)."""
         return np.array([softmax(S, beta) for S, beta in zip(scores, self.inverse_temperatures, strict=True)])
