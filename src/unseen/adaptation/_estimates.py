@@ -84,7 +84,7 @@ def fit_offsets(P: Array, codes: Ints, prior: OffsetPrior) -> tuple[Array, Array
     """
     precision = np.array([[1 / prior.offset_variance, 1 / prior.scale_variance]])
     problem = _Problem.from_probabilities(P, codes, precision)
-    theta, _ = problem.minimize()
+    theta, _, _ = problem.minimize()
     return theta[:-1].T, np.maximum(1 + theta[-1], MIN_SCALE)
 
 
@@ -97,9 +97,8 @@ def log_evidence(P: Array, codes: Ints, priors: list[OffsetPrior]) -> Array:
     precision = np.array([[1 / prior.offset_variance, 1 / prior.scale_variance] for prior in priors])
     shape = (len(priors), *P.shape)
     problem = _Problem.from_probabilities(np.broadcast_to(P, shape), np.broadcast_to(codes, shape[:2]), precision)
-    theta, hessian = problem.minimize()
-    log_determinants = np.log(problem.D).sum(axis=0) - np.linalg.slogdet(hessian)[1]
-    return 0.5 * log_determinants - problem.objective(theta)
+    _, value, hessian = problem.minimize()
+    return 0.5 * (np.log(problem.D).sum(axis=0) - np.linalg.slogdet(hessian)[1]) - value
 
 
 @dataclass(frozen=True)
@@ -133,10 +132,8 @@ class _Problem:
         total = E.sum(axis=0)
         return E / total, top + np.log(total)
 
-    def objective(self, theta: Array, log_sum: Array | None = None) -> Array:
+    def objective(self, theta: Array, log_sum: Array) -> Array:
         """Negative log posterior (B,) without constants."""
-        if log_sum is None:
-            _, log_sum = self.softmax(theta)
         log_likelihood = (1 + theta[-1]) * self.L_true + np.sum(theta[:-1] * self.counts, axis=0) - log_sum.sum(axis=1)
         return 0.5 * np.sum(self.D * theta**2, axis=0) - log_likelihood
 
@@ -160,8 +157,8 @@ class _Problem:
         hessian[:, diagonal, diagonal] += self.D.T
         return gradient, hessian
 
-    def minimize(self) -> tuple[Array, Array]:
-        """Modes and their Hessians, by Newton's method; a step that would increase the objective is halved."""
+    def minimize(self) -> tuple[Array, Array, Array]:
+        """Modes, objective and Hessians, by Newton's method; a step that would increase the objective is halved."""
         theta = np.zeros(self.D.shape)
         P, log_sum = self.softmax(theta)
         value = self.objective(theta, log_sum)
@@ -180,7 +177,7 @@ class _Problem:
             value = proposed
             if np.abs(step).max(initial=0) < STEP_TOLERANCE:
                 break
-        return theta, self.derivatives(theta, P)[1]
+        return theta, value, self.derivatives(theta, P)[1]
 
 
 @dataclass(frozen=True, eq=False)

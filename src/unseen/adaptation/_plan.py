@@ -305,9 +305,7 @@ class AdaptationPlan:
 
 def _to_lists(values: Array) -> list[Any]:
     """Nested lists, with None for NaN."""
-    if values.ndim > 1:
-        return [_to_lists(part) for part in values]
-    return [value if np.isfinite(value) else None for value in values.tolist()]
+    return np.where(np.isfinite(values), values, None).tolist()
 
 
 def check_level(level: str) -> None:

@@ -137,12 +137,9 @@ def simulate_adaptation(domains: Sequence[HeldOutDomain], *, seed: int = 0) -> A
     if all(part.features is not None and part.features.shape[1] <= MAX_LOCAL_FEATURES for part in parts):
         settings[FEATURES] = FEATURE_STDS
         settings[LOCAL] = (0.0,)
-    shape = (len(SIZES), m)
-    scores = {
-        (level, setting): {metric: np.full((2, *shape), np.nan) for metric in METRICS}  # means, and variances of draws
-        for level, values in settings.items()
-        for setting in values
-    }
+    variants = [(level, setting) for level, values in settings.items() for setting in values]
+    # For each variant and metric: the mean gain over draws of labels, and its variance, by number of labels and domain.
+    scores = np.full((len(variants), len(METRICS), 2, len(SIZES), m), np.nan)
     n_draws = int(np.clip(TOTAL_DRAWS // max(m, 1), *DRAWS))
     local_domains = set(rng.permutation(m)[:MAX_LOCAL_DOMAINS].tolist())
     for k, part in enumerate(parts):
@@ -151,7 +148,7 @@ def simulate_adaptation(domains: Sequence[HeldOutDomain], *, seed: int = 0) -> A
             if len(part.codes) - n < MIN_TEST_ROWS:
                 continue
             rows = np.array([rng.permutation(len(part.codes))[:n] for _ in range(n_draws)])
-            for (level, setting), by_metric in scores.items():
+            for v, (level, setting) in enumerate(variants):
                 labeled = rows
                 if level in (FEATURES, LOCAL):
                     if k not in local_domains or n < MIN_LOCAL_LABELS:
@@ -159,27 +156,26 @@ def simulate_adaptation(domains: Sequence[HeldOutDomain], *, seed: int = 0) -> A
                     labeled = rows[:LOCAL_DRAWS]
                 plan = AdaptationPlan.empty(prior=prior, prior_rows=setting, feature_std=setting)
                 gains = score_gains(part, adapt_probabilities(part, labeled, plan, level), labeled)
-                for metric in METRICS:
-                    by_metric[metric][:, s, k] = gains[metric].mean(), gains[metric].var(ddof=1)
+                for i, metric in enumerate(METRICS):
+                    scores[v, i, :, s, k] = gains[metric].mean(), gains[metric].var(ddof=1)
     # The setting that is applied to a domain is the one that gains most on the others.
     best = {}
-    applied: dict[str, dict[str, list[Array]]] = {}
-    for level, values in settings.items():
-        log_loss = np.array([scores[level, setting]["log_loss"][0] for setting in values])
+    applied = np.empty((len(settings), *scores.shape[1:]))
+    for position, (level, values) in enumerate(settings.items()):
+        own = scores[[v for v, variant in enumerate(variants) if variant[0] == level]]
+        log_loss = own[:, METRICS.index("log_loss"), 0]
         best[level] = values[_best_setting(log_loss)]
-        by_domain = [values[_best_setting(np.delete(log_loss, k, axis=2))] for k in range(m)]
-        applied[level] = {
-            metric: [scores[level, setting][metric][:, :, k] for k, setting in enumerate(by_domain)]
-            for metric in METRICS
-        }
-    results = {metric: np.array([np.stack(applied[level][metric], axis=2) for level in settings]) for metric in METRICS}
+        for k in range(m):
+            applied[position, ..., k] = own[_best_setting(np.delete(log_loss, k, axis=2)), ..., k]
+    means = {metric: applied[:, i, 0] for i, metric in enumerate(METRICS)}
+    variances = {metric: _mean_over_domains(applied[:, i, 1]) for i, metric in enumerate(METRICS)}
     defaults = AdaptationPlan.empty()
     return AdaptationPlan(
         levels=tuple(settings),
         sizes=SIZES,
         domains=tuple(part.name for part in parts),
-        gains={metric: results[metric][:, 0].round(N_DECIMALS) for metric in METRICS},
-        draw_variances={metric: _mean_over_domains(results[metric][:, 1]).round(N_DECIMALS) for metric in METRICS},
+        gains={metric: values.round(N_DECIMALS) for metric, values in means.items()},
+        draw_variances={metric: values.round(N_DECIMALS) for metric, values in variances.items()},
         prior=_best_prior(evidence),
         prior_rows=best.get(WEIGHTS, defaults.prior_rows),
         feature_std=best.get(FEATURES, defaults.feature_std),

@@ -185,7 +185,7 @@ class FittedEnsemble:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The one description of an ensemble in plain values, for model cards, reports and the explorer."""
+        """The one description of an ensemble in plain values, for model cards and reports."""
         return {
             "name": self.name,
             "kind": self.kind,
