@@ -19,6 +19,7 @@ from ..shift import (
     ColumnValues,
     DomainRows,
     Finding,
+    Severity,
     columns_from_matrix,
     find_conversions,
     format_number,
@@ -197,7 +198,7 @@ def _new_missingness(column: ColumnValues, entry: Mapping[str, Any], name: str, 
         "rows of a domain lacked it."
     )
     action = "Predictions rest on the training median, or the category of missing values, there; check the column."
-    severity = "high" if share - highest >= MOSTLY_MISSING else "medium"
+    severity: Severity = "high" if share - highest >= MOSTLY_MISSING else "medium"
     return [Finding(column.name, (name,), "missing", severity, message, action, share)]
 
 

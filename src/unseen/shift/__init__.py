@@ -12,6 +12,7 @@ from ._column_audit import (
     ORDINARY_ZEROS,
     ColumnDiagnosis,
     Finding,
+    Severity,
     audit_table,
     diagnose_columns,
     find_column_notices,

@@ -243,7 +243,7 @@ def _audit_column(column: ColumnValues, domain: DomainRows, level: float) -> lis
     if len(column.distinct[0]) < 2 or sum(len(part) > 0 for part in parts) < 2:
         return findings
     codes = _missing_codes(column, parts, domain) if column.kind == "numeric" else []
-    values = [finding.value for finding in codes]
+    values = [finding.value for finding in codes if finding.value is not None]
     parts = [part[~np.isin(part, values)] for part in parts] if codes else parts
     units = [] if column.is_coded else _units(column, parts, domain)
     # Domains in different units tell the domain as well: units explain it.
