@@ -32,7 +32,6 @@ __all__ = [
     "ClassShift",
     "ColumnDiagnosis",
     "Diagnosis",
-    "Finding",
     "Novelty",
     "NoveltyResult",
     "Shift",

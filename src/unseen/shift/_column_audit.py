@@ -346,6 +346,9 @@ def find_conversions(values: Array, domains: Array) -> list[Conversion]:
         rest = np.inf if undone is None else float(np.abs(undone - typical).max())
         if rest <= distance / MIN_RATIO:
             fitting.append((rest, conversion))
+    best = min((rest for rest, _ in fitting), default=0.0)
+    # Others that leave twice the distance are not worth naming.
+    fitting = [(rest, conversion) for rest, conversion in fitting if rest <= 2 * best]
     return [conversion for _, conversion in sorted(fitting, key=lambda pair: pair[0])]
 
 
