@@ -168,8 +168,9 @@ def _compare_columns(summary: Mapping[str, Any], columns: Sequence[ColumnValues]
         entry = summary["columns"][column.name]
         findings += _new_missingness(column, entry, name, ALPHA / len(columns))
         values = column.values[column.is_present]
-        if len(values) < MIN_VALUES or entry["missing"] == entry["rows"]:
-            continue  # too few values to compare, or none to compare with
+        # Too few values to compare, none to compare with, or categories of an array, which are numbers there.
+        if len(values) < MIN_VALUES or entry["missing"] == entry["rows"] or column.kind != entry["kind"]:
+            continue
         if column.kind == "categorical":
             distance = _level_distance(column, entry)
         else:
