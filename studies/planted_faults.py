@@ -92,12 +92,10 @@ def eligible_cells(table: RealTable, kind: str) -> list[tuple[str, str]]:
 
     The domain has 20 values of the column at least.
 
-    - units: measured columns (more than ten values) without ordinary zeros: counts and abundances have no units. The
-      ratio of the largest to the smallest median of a domain is at most 2: in a quantity that differs more by nature, a
-      factor can be hidden.
-    - zeros: measured columns of positive values, whose smallest hundredth is at least a quarter of the median: zero is
-      not close to ordinary values.
-    - code: columns of numbers from 0 to 400, so that -9 and 999 are not ordinary values.
+    - units: measured columns (more than ten values) in which at most a tenth of the values are zero: counts and
+      abundances have no units. Columns that differ between domains by nature, in which a factor can be hidden, count.
+    - zeros: measured columns of positive values.
+    - code: columns of numbers, with -9 or 999 beyond their range.
     - missing: at most 20% of the values of the table are missing.
     - constant: the most frequent value makes up at most 80% of every domain.
     - copy: any domain; the column is new.
@@ -127,13 +125,16 @@ def _is_eligible(kind: str, is_number: bool, present: np.ndarray, parts: dict[st
         return False
     values = np.concatenate(list(parts.values()))
     if kind == "code":
-        return values.min() >= 0 and values.max() <= 400
+        return _codes_beyond(values) != []
     if len(np.unique(values)) <= MAX_CODES:
         return False
     if kind == "zeros":
-        return values.min() > 0 and np.quantile(values, 0.01) >= np.median(values) / 4
-    medians = np.abs([np.median(part) for part in large])
-    return (values == 0).mean() <= 0.1 and 0 < medians.max() <= 2 * medians.min()
+        return values.min() > 0
+    return (values == 0).mean() <= 0.1
+
+
+def _codes_beyond(values: np.ndarray) -> list[float]:
+    return [code for code in CODES if not np.nanmin(values) <= code <= np.nanmax(values)]
 
 
 def plant(table: RealTable, kind: str, rng: np.random.Generator) -> Planting:
@@ -161,12 +162,12 @@ def plant(table: RealTable, kind: str, rng: np.random.Generator) -> Planting:
         elif kind == "zeros":
             values[chosen] = 0.0
         elif kind == "code":
-            code = CODES[int(rng.integers(len(CODES)))]
+            code = float(rng.choice(_codes_beyond(values)))
             is_everywhere = bool(rng.integers(2))
             values[rng.random(len(values)) < 0.05 if is_everywhere else chosen] = code
             detail = f"{code:g} {'in 5% of all rows' if is_everywhere else detail}"
         elif kind == "missing":
-            share = float(rng.uniform(0.6, 1.0))
+            share = float(rng.uniform(0.3, 1.0))
             chosen = rng.choice(present, int(share * len(present)), replace=False)
             values[chosen] = np.nan if is_number else None
             detail = f"share {share:.2f}"

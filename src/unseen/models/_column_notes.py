@@ -19,6 +19,7 @@ from ..shift import (
     ColumnValues,
     DomainRows,
     Finding,
+    Severity,
     columns_from_matrix,
     find_conversions,
     format_number,
@@ -167,8 +168,9 @@ def _compare_columns(summary: Mapping[str, Any], columns: Sequence[ColumnValues]
         entry = summary["columns"][column.name]
         findings += _new_missingness(column, entry, name, ALPHA / len(columns))
         values = column.values[column.is_present]
-        if len(values) < MIN_VALUES or entry["missing"] == entry["rows"]:
-            continue  # too few values to compare, or none to compare with
+        # Too few values to compare, none to compare with, or categories of an array, which are numbers there.
+        if len(values) < MIN_VALUES or entry["missing"] == entry["rows"] or column.kind != entry["kind"]:
+            continue
         if column.kind == "categorical":
             distance = _level_distance(column, entry)
         else:
@@ -197,7 +199,7 @@ def _new_missingness(column: ColumnValues, entry: Mapping[str, Any], name: str, 
         "rows of a domain lacked it."
     )
     action = "Predictions rest on the training median, or the category of missing values, there; check the column."
-    severity = "high" if share - highest >= MOSTLY_MISSING else "medium"
+    severity: Severity = "high" if share - highest >= MOSTLY_MISSING else "medium"
     return [Finding(column.name, (name,), "missing", severity, message, action, share)]
 
 

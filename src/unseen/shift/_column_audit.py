@@ -243,7 +243,7 @@ def _audit_column(column: ColumnValues, domain: DomainRows, level: float) -> lis
     if len(column.distinct[0]) < 2 or sum(len(part) > 0 for part in parts) < 2:
         return findings
     codes = _missing_codes(column, parts, domain) if column.kind == "numeric" else []
-    values = [finding.value for finding in codes]
+    values = [finding.value for finding in codes if finding.value is not None]
     parts = [part[~np.isin(part, values)] for part in parts] if codes else parts
     units = [] if column.is_coded else _units(column, parts, domain)
     # Domains in different units tell the domain as well: units explain it.
@@ -346,6 +346,9 @@ def find_conversions(values: Array, domains: Array) -> list[Conversion]:
         rest = np.inf if undone is None else float(np.abs(undone - typical).max())
         if rest <= distance / MIN_RATIO:
             fitting.append((rest, conversion))
+    best = min((rest for rest, _ in fitting), default=0.0)
+    # Others that leave twice the distance are not worth naming.
+    fitting = [(rest, conversion) for rest, conversion in fitting if rest <= 2 * best]
     return [conversion for _, conversion in sorted(fitting, key=lambda pair: pair[0])]
 
 
