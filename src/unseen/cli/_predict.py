@@ -26,6 +26,7 @@ from ._report import (
     translate_errors,
 )
 from ._show import quote_label
+from ._user_methods import append_to_path
 
 MAX_SHOWN_DOMAINS = 20
 MAX_SHOWN_CLASSES = 12  # in the confusion matrix
@@ -94,6 +95,7 @@ def predict(
             help="Append facts of this batch to an SQLite file, for unseen monitor.",
         ),
     ] = None,
+    trusted: o.Trusted = None,
     output: Annotated[
         Path,
         o.make_option(
@@ -125,7 +127,10 @@ def predict(
                 "Write the predictions to a file, or omit --format."
             )
         check_output_path(log, inputs=(new, model, output))
-        fitted_model = load_model(model)
+        trusted_types = o.parse_names(trusted) or []
+        if trusted_types:
+            append_to_path(Path.cwd())  # as for --with
+        fitted_model = load_model(model, trusted=trusted_types)
         if prior is not None:
             fitted_model = fitted_model.with_prior(o.parse_shares(prior))
         if coverage is not None:  # an unattainable coverage is an error before the table is read

@@ -33,7 +33,7 @@ def show(
 
     Example: unseen show model.unseen
     """
-    from ..models import ModelFileError, read_card
+    from ..models import read_card
 
     with translate_errors():
         o.check_result_output(output, inputs=[model])
@@ -44,12 +44,7 @@ def show(
             if columns:
                 show_columns(card.get("data", {}).get("columns", []))
 
-        try:
-            print_result(card, show_card, format, output)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(
-                f"{model}: the model card was not written by `unseen fit`. Use --format json to print it."
-            ) from error
+        print_result(card, show_card, format, output)
 
 
 def print_card(card: dict[str, Any]) -> None:

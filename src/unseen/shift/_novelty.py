@@ -379,7 +379,8 @@ class Novelty(BaseEstimator):
         if skip is not None:
             squares[skip] = np.inf
         nearest = int(np.argmin(squares))
-        weights = np.eye(len(squares))[nearest]
+        weights = np.zeros(len(squares))
+        weights[nearest] = 1.0
         return nearest, float(squares[nearest]), self._squared_distance(mean, noise, weights)[2]
 
     def _squared_distance(self, mean: Array, noise: float, weights: Array) -> tuple[float, float, float]:
