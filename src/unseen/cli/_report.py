@@ -190,7 +190,7 @@ def name_options(text: str) -> str:
         return f"{verb} {get_option(name)}" if value is None else f"{verb} {get_option(name)} {shlex.quote(value)}"
 
     text = TRANSDUCTIVE.sub("--transductive", ASSIGNMENT.sub(get_option_with_value, text))
-    text = TRUSTED.sub(lambda match: f"--trusted {re.sub("[' ]", "", match[1])}", text)
+    text = TRUSTED.sub(lambda match: "--trusted " + match[1].replace("'", "").replace(" ", ""), text)
     return PARAMETER.sub(lambda match: get_option(match[match.lastindex or 0]), text)
 
 

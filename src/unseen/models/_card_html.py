@@ -16,8 +16,8 @@ from ..utils.io import escape_controls
 from ..utils.validation import format_list
 from ._model_card import forecast_from_dict
 
-# Sections of the cards of `unseen.fit`. An estimator that was saved with another card has none of them.
-FIT_SECTIONS = {"created", "data", "ensemble", "kind", "schema", "scores", "settings"}
+# Sections of the cards of `unseen.fit`. An estimator that was saved with another card lacks them.
+FIT_SECTIONS = ("created", "data", "ensemble", "kind", "schema", "scores")
 MAX_NAMES = 8  # classes, domains, columns or levels that are listed
 MAX_MEMBERS = 6
 KIND_TEXTS = {
@@ -54,7 +54,7 @@ STYLE = """
 
 def describe_card(card: Mapping[str, Any]) -> str:
     """Describe a model in one line: what it predicts, from what, and the data that it was trained on."""
-    if not card.keys() >= FIT_SECTIONS:
+    if not all(map(card.get, FIT_SECTIONS)):
         return escape_controls(str(card.get("model", "unknown")))
     data = card["data"]
     classes = format_list([entry["class"] for entry in data["classes"]], MAX_NAMES, quote=False)
@@ -67,7 +67,7 @@ def describe_card(card: Mapping[str, Any]) -> str:
 
 def render_card(card: Mapping[str, Any]) -> str:
     """Render the card of a model as a fragment of HTML."""
-    if not card.keys() >= FIT_SECTIONS:
+    if not all(map(card.get, FIT_SECTIONS)):
         return f"<p>{_escape(describe_card(card))}: this card was not written by unseen.fit.</p>"
     facts = [(title, content) for title, section in SECTIONS.items() if (content := section(card))]
     title = _escape(card["schema"]["label"] or "the class")
@@ -162,7 +162,7 @@ def _render_members(card: Mapping[str, Any]) -> str:
     kind = _escape(KIND_TEXTS.get(str(card["kind"]), ""))
     if len(weights) == 1:
         [name] = weights
-        settings = ", ".join(f"{key}={value}" for key, value in card["settings"].items())
+        settings = ", ".join(f"{key}={value}" for key, value in card.get("settings", {}).items())
         details = f'<p class="small">{_escape(name)}{_escape(f": {settings}" if settings else "")}</p>'
         return f"<p>{_escape(_capitalize(_model_name(card)))}. {kind}</p>{details}"
     items = []

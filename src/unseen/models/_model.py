@@ -25,6 +25,7 @@ from ..utils.samples import Samples
 from ..utils.validation import Labels
 from ._batch_prediction import BatchPrediction, domain_moments
 from ._card_html import describe_card, render_card
+from ._coefficients import list_coefficients
 from ._column_notes import column_entries, sample_domains
 from ._importance import Importance, group_rows, measure_importance
 from ._model_card import forecast_from_dict
@@ -324,6 +325,23 @@ class Model:
         from ._adapt import get_adaptation_plan
 
         return get_adaptation_plan(self)
+
+    def coefficients(self) -> pl.DataFrame:
+        """Return the coefficients of a logistic model in the units of the table, to apply it in other programs.
+
+        The log odds of a class against the first class are the intercept plus the sum of all coefficients times their
+        terms. Calibration is included: with two classes ``1 / (1 + exp(-log_odds))`` is what `predict_proba` returns.
+
+        Returns
+        -------
+        coefficients : polars.DataFrame
+            With the columns ``class``; ``column`` of the table, empty for the intercept; ``term``, which is the column,
+            its logarithm, or an indicator such as ``sex = m`` that is 1 or 0; ``coefficient``; and ``if_missing``, the
+            value that replaces missing values of the column.
+        """
+        import polars as pl
+
+        return pl.DataFrame(list_coefficients(self.table_model, self.schema), infer_schema_length=None)
 
     def importance(
         self,
