@@ -109,7 +109,6 @@ def save_model(
         payload = skops.dumps(stored)
         foreign = check_structure(payload, names)
         _check_payload_size(len(payload))
-        check_card({**card})
     except Exception as error:  # skops raises many types of errors for what it cannot store
         raise ModelFileError(f"This model cannot be stored: {error}.") from error
     _require_trusted(foreign, names)
@@ -121,6 +120,10 @@ def save_model(
         "trusted_types": foreign,
     }
     content = json.loads(json.dumps({**card, **header}, allow_nan=False))  # the values that a reader will get
+    try:
+        check_card(content)
+    except ValueError as error:
+        raise ModelFileError(f"This model cannot be stored: {error}.") from error
     content[CHECKSUM] = _card_checksum(content)
     text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode()
     if len(text) > MAX_CARD_BYTES:
@@ -157,6 +160,7 @@ def check_storable(classifiers: Iterable[Any], *, trusted: Iterable[str | type] 
         except Exception:  # a classifier of the user may need other columns than these
             tried = classifier
         foreign.update(untrusted_types(copy_for_file(tried)))
+        _require_importable(foreign)
         try:
             foreign.update(check_structure(skops.dumps(copy_for_file(tried)), foreign))
         except Exception as error:  # skops raises many types of errors for what it cannot store
@@ -175,11 +179,15 @@ def _require_trusted(foreign: list[str], trusted: Collection[str]) -> None:
             f"estimators of unseen and {storable}; nearest neighbors need algorithm='brute'. To store it all the same, "
             f"name the types: trusted={missing!r}. Readers of the file have to name them too."
         )
-    for name in foreign:
+    _require_importable(foreign)
+
+
+def _require_importable(names: Iterable[str]) -> None:
+    for name in names:
         if not _can_import(name):
             raise ModelFileError(
-                f"This model cannot be stored: readers of the file could not import {name}. Define it in a module "
-                "that can be imported, such as one of a package."
+                f"This model cannot be stored: readers of the file could not import {name!r}. Define it in a module "
+                "that can be imported by its name, not in a script."
             )
 
 
