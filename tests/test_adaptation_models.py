@@ -7,8 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import sparse
 from scipy.special import softmax
 
@@ -16,7 +14,6 @@ pytest.importorskip("skops", reason="model files need the extra")
 pytest.importorskip("typer", reason="the command needs its extra")
 import polars as pl
 import typer
-from unseen.models._single_row import encode_row
 
 import unseen
 from command import run_command
@@ -28,7 +25,6 @@ from unseen.cli._predict import predict
 from unseen.cli._show import show
 from unseen.exceptions import SmallBatchError
 from unseen.models import ModelFileError, load_model
-from unseen.tables import Column, Schema
 
 APP = typer.Typer(pretty_exceptions_enable=False)
 for command in (adapt, monitor, predict, show):
@@ -384,21 +380,6 @@ def test_a_transductive_model_needs_a_batch_of_the_site():
     X, y = make_rows(50, 8, 2.5)
     with pytest.raises(SmallBatchError):
         classifier.adapt(X, y, level="offsets")
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.one_of(st.none(), st.integers(-(10**6), 10**6), st.floats(-1e9, 1e9), st.just(float("inf")), st.just("3.5")),
-    st.one_of(st.none(), st.sampled_from(["f", "m", "x", "NA", " f"]), st.integers(0, 3)),
-)
-def test_a_row_is_encoded_as_a_table_of_one_row(age, sex):
-    schema = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m"))), label="ill")
-    row = {"age": age, "sex": sex}
-    encoded = encode_row(schema, row)
-    if encoded is not None:
-        np.testing.assert_array_equal(encoded, schema.encode(pl.DataFrame([row], infer_schema_length=1)))
-    elif type(age) in (type(None), int, float) and age != float("inf"):
-        assert sex not in (None, "f", "m")
 
 
 def test_one_row_is_predicted_as_in_a_table(model, rest):

@@ -244,7 +244,8 @@ EVIL = "\x1b[31m\x9b31mred\x07"
 def evil(value, kept):
     """A card in which every text, and every name of a thing, is one that a terminal would obey."""
     if isinstance(value, dict):
-        changed = {key: inside if key in ("date_format", "kind") else evil(inside, kept) for key, inside in value.items()}
+        plain = ("date_format", "kind")  # which have few allowed values
+        changed = {key: inside if key in plain else evil(inside, kept) for key, inside in value.items()}
         return {key if key in kept else EVIL + key: inside for key, inside in changed.items()}
     if isinstance(value, list):
         return [evil(inside, kept) for inside in value]

@@ -50,8 +50,8 @@ PAYLOAD = "model.skops"
 CHECKSUM = "sha256"  # key of the card: checksum of its other entries
 MAX_CARD_BYTES = 32 * 2**20  # enough for a thousand columns of a thousand levels
 MAX_MODEL_BYTES = 2**30  # of a model, once decompressed
-# Models become 2 to 10 times smaller; small ones, which are mostly their description, up to 40 times.
-MAX_COMPRESSION = 30
+# Models become 3 to 8 times smaller; small ones, which are mostly their description, up to 40 times.
+MAX_COMPRESSION = 15
 FREE_BYTES = 2**24  # that any file may decompress to
 
 # Types that skops does not load by default. By default it loads all estimators of scikit-learn, which is more than

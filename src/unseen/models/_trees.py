@@ -64,6 +64,7 @@ BOOSTING_FIELDS = {
 # Attributes of fitted boosting that serve training alone: a random generator, an encoder of labels, and the loss, which
 # follows from the number of classes. A file does not hold them.
 TRAINING_ATTRIBUTES = ("_feature_subsample_rng", "_label_encoder", "_loss")
+PREDICTOR_ARRAYS = {"nodes", "raw_left_cat_bitsets", "binned_left_cat_bitsets"}
 FOREST_LEAF = -1  # child of a leaf
 # The time of a prediction is proportional to the number of levels. Trees that are grown to purity on random data have
 # about 2 log2(rows).
@@ -155,19 +156,7 @@ def check_boosting(boosting: Any) -> None:
     is_categorical = _check_categories(boosting, n_features)
     trees = [tree for iteration in iterations for tree in iteration]
     for tree in trees:
-        bitsets = (tree.raw_left_cat_bitsets, tree.binned_left_cat_bitsets) if type(tree) is TreePredictor else ()
-        is_tree = len(bitsets) == 2 and vars(tree).keys() == {
-            "nodes",
-            "raw_left_cat_bitsets",
-            "binned_left_cat_bitsets",
-        }
-        is_tree = is_tree and type(tree.nodes) is np.ndarray and tree.nodes.dtype == PREDICTOR_RECORD_DTYPE
-        _require(is_tree and tree.nodes.ndim == 1 and len(tree.nodes) > 0, "a boosted tree has no array of nodes")
-        are_bitsets = all(
-            type(own) is np.ndarray and own.dtype == np.uint32 and own.shape == (len(bitsets[0]), BITSET_WORDS)
-            for own in bitsets
-        )
-        _require(are_bitsets, "the bitsets of a boosted tree are not rows of eight words")
+        _check_predictor(tree)
     nodes = np.concatenate([tree.nodes for tree in trees])
     for name in ("is_leaf", "is_categorical"):
         _require(bool((nodes[name] <= 1).all()), f"{name} of a node is neither 0 nor 1")
@@ -188,15 +177,27 @@ def check_boosting(boosting: Any) -> None:
     _require(not is_outside.any(), "a split names a bitset that its tree does not have")
 
 
+def _check_predictor(tree: Any) -> None:
+    """Check types and shapes of the arrays of a boosted tree."""
+    _require(type(tree) is TreePredictor and vars(tree).keys() == PREDICTOR_ARRAYS, "a boosted tree is not one")
+    nodes = tree.nodes
+    has_nodes = type(nodes) is np.ndarray and nodes.dtype == PREDICTOR_RECORD_DTYPE
+    _require(has_nodes and nodes.ndim == 1 and len(nodes) > 0, "a boosted tree has no array of nodes")
+    shape = (len(tree.raw_left_cat_bitsets), BITSET_WORDS)
+    for bitsets in (tree.raw_left_cat_bitsets, tree.binned_left_cat_bitsets):
+        are_bitsets = type(bitsets) is np.ndarray and bitsets.dtype == np.uint32 and bitsets.shape == shape
+        _require(are_bitsets, "the bitsets of a boosted tree are not rows of eight words")
+
+
 def _check_categories(boosting: Any, n_features: int) -> Array:
     """Check how categories become codes; return which features are categorical, in the order that trees see."""
     mapper = boosting._bin_mapper
     prepare = boosting._preprocessor
-    mask = getattr(mapper, "is_categorical_", None)
+    mask: Any = getattr(mapper, "is_categorical_", None)
     is_mapper = type(mapper) is _BinMapper and type(mask) is np.ndarray and mask.shape == (n_features,)
     is_mapper = is_mapper and type(mapper.bin_thresholds_) is list and len(mapper.bin_thresholds_) == n_features
     _require(is_mapper and mask.dtype == np.uint8, "the bins are not those of all features")
-    is_categorical = mask == 1
+    is_categorical: Array = mask == 1
     if prepare is None:
         _require(not mask.any(), "categorical features have no encoder")
         return is_categorical

@@ -17,7 +17,7 @@ import math
 import sys
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import PureWindowsPath
 from typing import Any
 
@@ -306,7 +306,7 @@ def copy_for_file(model: Any) -> Any:
     memo: dict[int, Any] = {}
     for part in _parts(model):
         if isinstance(part, np.ndarray) and part.ndim == 2 and not part.dtype.hasobject:
-            content = hashlib.sha256(np.ascontiguousarray(part)).digest()
+            content = hashlib.sha256(part.tobytes()).digest()
             key = (part.dtype.str, part.shape, part.flags.c_contiguous, content)
             memo[id(part)] = originals.setdefault(key, part)
     copied = copy.deepcopy(model, memo)
@@ -363,7 +363,7 @@ def reset_runtime_settings(model: Any, trusted: Collection[str] = ()) -> None:
     for part in _parts(model, trusted):
         if type(part) not in estimators:
             continue
-        state, parameters = vars(part), _parameters(type(part))
+        state, parameters = vars(part), inspect.signature(type(part)).parameters
         state.pop(OUTPUT_CONFIG, None)
         for name in RUNTIME_PARAMETERS:
             if name in parameters and name in state:
@@ -388,7 +388,7 @@ def _check_array(array: Any) -> None:
 def _check_attributes(part: Any) -> None:
     """Attributes may not replace methods or constants of the class, and declared widths must be plausible."""
     kind, state = type(part), vars(part)
-    names = state.keys() - _parameters(kind).keys()
+    names = state.keys() - inspect.signature(kind).parameters.keys()
     # Public names that end in an underscore are learned in `fit`, and may be cached properties of the class.
     replaced = [name for name in names if hasattr(kind, name) and (name.startswith("_") or not name.endswith("_"))]
     if replaced:
@@ -418,11 +418,6 @@ def _parts(model: Any, trusted: Collection[str] = ()) -> Iterator[Any]:
             rest += part.ravel().tolist()
         elif type(part) in estimators or (type_name(type(part)) in trusted and hasattr(part, "__dict__")):
             rest.append(vars(part))
-
-
-@lru_cache(maxsize=100)
-def _parameters(kind: type) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(kind).parameters
 
 
 def _is_fitted(part: Any) -> bool:
