@@ -65,7 +65,7 @@ def saved(folder, model):
     return folder / "model.unseen"
 
 
-def pack(path, card, payload, compression=zipfile.ZIP_STORED):
+def pack(path, card, payload, compression=zipfile.ZIP_DEFLATED):
     """Write a file of any content in the right frame; checksums are what anybody can compute."""
     if isinstance(card, dict):
         card = {**card, "sha256": model_file._card_checksum(card)}

@@ -18,6 +18,7 @@ import polars as pl
 from typer.testing import CliRunner
 
 from cli_models import APP, SITES, printed_json, unseen
+from model_files import pack, unpack
 from unseen import KFDA
 from unseen.cli import main
 from unseen.kernels import SizePlan
@@ -164,7 +165,7 @@ BAD = {
     "show of nothing": ("show none.unseen", "The file none.unseen does not exist"),
     "show of a table": ("show new.csv", "not a model file"),
     "show of half a model": ("show half.unseen", "damaged or cut off"),
-    "show of a strange card": ("show strange.unseen", "the model card was not written by `unseen fit`"),
+    "show of a strange card": ("show strange.unseen", "its card has data = 'none'; a dictionary is expected"),
 }
 
 
@@ -182,7 +183,8 @@ def bad_files(home):
     prepared = make_preprocessor(table.schema).fit_transform(table.X)
     bare = KFDA().fit(prepared, table.y, sample_domain=table.domain)
     save_model(bare, home / "bare.unseen", {})
-    save_model(bare, home / "strange.unseen", {"data": "none", "scores": [1]})
+    card, payload = unpack(home / "bare.unseen")
+    pack(home / "strange.unseen", {**card, "data": "none", "scores": [1]}, payload)
     return home
 
 
@@ -242,7 +244,9 @@ EVIL = "\x1b[31m\x9b31mred\x07"
 def evil(value, kept):
     """A card in which every text, and every name of a thing, is one that a terminal would obey."""
     if isinstance(value, dict):
-        return {key if key in kept else EVIL + key: evil(inside, kept) for key, inside in value.items()}
+        plain = ("date_format", "kind")  # which have few allowed values
+        changed = {key: inside if key in plain else evil(inside, kept) for key, inside in value.items()}
+        return {key if key in kept else EVIL + key: inside for key, inside in changed.items()}
     if isinstance(value, list):
         return [evil(inside, kept) for inside in value]
     return EVIL + value if isinstance(value, str) else value

@@ -62,6 +62,7 @@ def folder(tmp_path, monkeypatch):
 
 
 TABLE = ("sites.csv", "--label", "diagnosis", "--domain", "site")
+TRUST = ("--trusted", "sklearn.naive_bayes.GaussianNB")
 
 
 def run(*args):
@@ -99,11 +100,40 @@ def test_one_of_ones_own_is_fitted_kept_and_asked(folder):
 
 def test_what_a_model_file_cannot_hold_is_refused_before_the_work(folder, monkeypatch):
     monkeypatch.setattr("unseen.models.fit_table", None)
-    for asked in (["Bayes", "--with", "models.py:Bayes"], ["auto", "--with", "models.py:Bayes"]):
+    for asked in (["by hand", "--with", "models.py:method"], ["auto", "--with", "models.py:method"]):
         code, _, err = run("fit", *TABLE, "-o", "m.unseen", "--methods", *asked)
         assert code == 2
         assert "This model cannot be stored" in err
-        assert "joblib.dump" in err
+        assert "--trusted sklearn.naive_bayes.GaussianNB" in err
+
+
+def test_a_classifier_of_another_type_is_stored_if_its_type_is_named(folder):
+    code, out, err = run("fit", *TABLE, "--with", "models.py:method", "--methods", "by hand", *TRUST, "-o", "m.unseen")
+    assert code == 0, err
+    code, out, _ = run("show", "m.unseen")
+    assert "sklearn.naive_bayes.GaussianNB" in out
+    code, _, err = run("predict", "m.unseen", "sites.csv", "-o", "labels.csv")
+    assert code == 2
+    assert "load it with --trusted sklearn.naive_bayes.GaussianNB" in err
+    code, _, err = run("predict", "m.unseen", "sites.csv", *TRUST, "-o", "labels.csv")
+    assert code == 0, err
+    assert len((folder / "labels.csv").read_text().splitlines()) == 91
+
+
+def test_a_class_in_a_script_cannot_be_imported_by_readers(folder, monkeypatch):
+    (folder / "script.py").write_text("from sklearn.naive_bayes import GaussianNB\nclass Mine(GaussianNB):\n    pass\n")
+    monkeypatch.setattr("unseen.models.fit_table", None)
+    options = ("--methods", "Mine", "-o", "m.unseen")
+    code, _, err = run("fit", *TABLE, "--with", "script.py:Mine", *options, "--trusted", "with script.Mine")
+    assert code == 2
+    assert "readers of the file could not import 'with script.Mine'" in err
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)
+    code, _, err = run("fit", *TABLE, "--with", "script:Mine", *options, "--trusted", "script.Mine")
+    assert code == 0, err
+    code, _, err = run("predict", "m.unseen", "sites.csv", "--trusted", "script.Mine", "-o", "labels.csv")
+    assert code == 0, err
 
 
 @pytest.mark.parametrize(

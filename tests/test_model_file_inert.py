@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
+import zipfile
 
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.compose import _column_transformer as column_transformer
 from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import Normalizer, OneHotEncoder
+from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 
 pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
@@ -22,7 +25,8 @@ import skops.io as skops
 from helpers import measure_memory
 from model_files import TABLE, by_hand, inner_archive, inner_members, pack, saved, unpack, with_payload
 from unseen import CIDG
-from unseen.models import ModelFileError, load_model
+from unseen.models import Model, ModelFileError, load_model
+from unseen.models import _model as model_module
 from unseen.models import _trusted_types as model_parts
 from unseen.tables import Column, Schema
 from unseen.utils.validation import MAX_LABEL_LENGTH
@@ -184,7 +188,11 @@ def test_columns_may_be_named_by_position_slice_mask_or_name(file, model, tmp_pa
 def test_a_long_description_of_nothing_is_refused_in_little_memory(file, tmp_path):
     """24 MB of empty dictionaries would become 600 MB of objects."""
     schema = b'{"protocol": 2, "content": [' + b"{}," * 8_000_000 + b"{}]}"
-    forged = with_payload(tmp_path / "forged.unseen", file, inner_archive({"schema.json": schema}))
+    payload = inner_archive({"schema.json": schema})
+    card, _ = unpack(file)
+    card["payload"]["sha256"] = hashlib.sha256(payload).hexdigest()
+    forged = tmp_path / "forged.unseen"
+    pack(forged, card, payload, zipfile.ZIP_STORED)  # so that it is not refused for its compression
     grown, said = megabytes_of_loading(file, forged)
     assert "brackets, commas and colons; at most 2,500,000 are read" in said
     assert grown < 5 * len(schema) / 2**20
@@ -218,6 +226,75 @@ def test_a_declared_width_without_an_array_of_that_size_is_bounded(file, model, 
         forged.novelty.n_features_in_ = width
         with pytest.raises(ModelFileError, match=f"Novelty has n_features_in_ = {width}; at most 4,194,304"):
             load_model(forge(tmp_path / "forged.unseen", file, forged))
+
+
+def test_a_novelty_of_many_domains_takes_no_square_of_them(file, model, tmp_path):
+    """One number of each of 9,000 domains; a matrix of all pairs would take 650 MB."""
+    forged = copy.deepcopy(model)
+    novelty = forged.novelty
+    n = 9_000
+    novelty.domains_ = np.arange(n).astype(str)
+    novelty.means_ = np.zeros((n, len(novelty.knots_)), dtype=np.float32)
+    novelty.counts_ = np.full(n, 5)
+    novelty.traces_ = novelty.reference_ = np.ones(n)
+    path = forge(tmp_path / "forged.unseen", file, forged)
+    grown, _ = megabytes_of_loading(file, path)
+    assert grown < 150
+    novelty.domains_ = np.arange(20_000).astype(str)
+    with pytest.raises(ModelFileError, match="Novelty does not fit together"):
+        load_model(forge(tmp_path / "forged.unseen", file, forged))
+
+
+def test_many_steps_in_a_row_are_refused(file, model, tmp_path):
+    forged = copy.deepcopy(model)
+    scaler = StandardScaler().fit(np.zeros((2, 5)))
+    forged.preprocessor = Pipeline([(f"step{i}", scaler) for i in range(model_parts.MAX_ESTIMATORS)])
+    with pytest.raises(ModelFileError, match="it has more than 500 estimators"):
+        load_model(forge(tmp_path / "forged.unseen", file, forged))
+
+
+def wide_model(width):
+    """A model whose first step makes many features of one row, from one row of random numbers."""
+    features = RBFSampler(n_components=4, random_state=0)
+    model = by_hand(features, LogisticRegression())
+    sampler, classifier = model.ensemble.members_[0].steps[0][1], model.ensemble.members_[0].steps[1][1]
+    rng = np.random.default_rng(0)
+    sampler.random_weights_ = rng.normal(size=(len(sampler.random_weights_), width)).astype(np.float32)
+    sampler.random_offset_ = np.zeros(width)
+    sampler._n_features_out = classifier.n_features_in_ = width
+    classifier.coef_ = np.zeros((1, width))
+    return model
+
+
+def test_a_wide_model_predicts_in_small_batches(file, tmp_path):
+    """200,000 values of each row: 400 rows at once take 640 MB for each intermediate result."""
+    forged = forge(tmp_path / "forged.unseen", file, wide_model(200_000))
+    rows = np.zeros((400, 5))
+    np.save(tmp_path / "rows.npy", rows)
+    setup = "import numpy as np; from unseen.models import load_model; model = load_model(arguments[0])"
+    predict = "import warnings; warnings.simplefilter('ignore'); model.predict_proba(np.load(arguments[1]))"
+    grown, said = measure_memory(setup, predict, forged, tmp_path / "rows.npy")
+    assert not said
+    assert grown < 450
+
+
+def test_a_model_that_is_too_wide_is_refused(file, tmp_path, monkeypatch):
+    monkeypatch.setattr(model_parts, "MAX_WIDTH", 1000)
+    with pytest.raises(ModelFileError, match=r" computes 2,000 values a row; at most 1,000 are allowed"):
+        load_model(forge(tmp_path / "forged.unseen", file, wide_model(2000)))
+
+
+def test_batches_give_the_same_predictions(model, monkeypatch):
+    whole = Model(model, {"schema": TABLE.schema.to_dict()})
+    split = Model(model, {"schema": TABLE.schema.to_dict()})
+    monkeypatch.setattr(model_module, "MAX_BATCH_VALUES", 200)
+    assert split._max_rows < len(TABLE.X) // 2
+    monkeypatch.undo()
+    for domain in (None, TABLE.domain):
+        np.testing.assert_allclose(
+            split.predict_proba(TABLE.X, sample_domain=domain), whole.predict_proba(TABLE.X, sample_domain=domain)
+        )
+    assert split.novelty(TABLE.X).ratio == pytest.approx(whole.novelty(TABLE.X).ratio)
 
 
 def test_the_number_of_members_is_bounded_on_both_sides(file, tmp_path, model, monkeypatch):

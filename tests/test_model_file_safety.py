@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import pickle
+import re
 import tracemalloc
 import zipfile
 
@@ -16,9 +17,15 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.cluster import KMeans
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer, OrdinalEncoder
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeRegressor
 
@@ -42,6 +49,7 @@ from unseen.model_selection import HEADS
 from unseen.models import _model_file as model_file
 from unseen.models import _trusted_types as model_parts
 from unseen.models._model_file import TRUSTED, ModelFileError, load_model, read_card, save_model
+from unseen.models._table_model import TableModel
 
 
 @pytest.fixture(scope="module")
@@ -229,6 +237,74 @@ def test_unknown_types_are_refused_by_name_on_both_sides(file, tmp_path):
         load_model(path)
 
 
+@pytest.mark.parametrize("classifier", [GaussianNB(), Stranger()], ids=["of scikit-learn", "of a user"])
+def test_types_that_both_sides_name_are_stored_and_loaded(tmp_path, classifier):
+    model = by_hand(None, classifier)
+    name = f"{type(classifier).__module__}.{type(classifier).__name__}"
+    with pytest.raises(ModelFileError, match=rf"cannot be stored.*name the types: trusted=\['{re.escape(name)}'\]"):
+        save_model(model, tmp_path / "m.unseen", {})
+    save_model(model, tmp_path / "m.unseen", {"schema": TABLE.schema.to_dict()}, trusted=[type(classifier)])
+    assert read_card(tmp_path / "m.unseen")["trusted_types"] == [name]
+    for trusted in ((), ["sklearn.naive_bayes.BernoulliNB"]):
+        with pytest.raises(ModelFileError, match=rf"refused, .*{re.escape(name)}.*trusted=\['{re.escape(name)}'\]"):
+            load_model(tmp_path / "m.unseen", trusted=trusted)
+    for trusted in ([name], [type(classifier)], name):
+        assert_same_answers(load_model(tmp_path / "m.unseen", trusted=trusted).estimator, model)
+
+
+def test_the_list_of_types_in_a_card_is_not_trusted(tmp_path):
+    save_model(by_hand(None, GaussianNB()), tmp_path / "m.unseen", {}, trusted=[GaussianNB])
+    card, payload = unpack(tmp_path / "m.unseen")
+    pack(tmp_path / "m.unseen", {**card, "trusted_types": []}, payload)
+    with pytest.raises(ModelFileError, match=r"refused, .*GaussianNB"):
+        load_model(tmp_path / "m.unseen")
+
+
+def test_trees_inside_of_trusted_types_are_checked(tmp_path):
+    model = by_hand(None, GaussianNB())
+    forest = RandomForestClassifier(2, random_state=0).fit(TABLE.X[:, 1:4], TABLE.y)
+    model.ensemble.members_[0][-1].inside = forest
+    save_model(model, tmp_path / "m.unseen", {}, trusted=[GaussianNB])
+    forest.n_features_in_ = 1
+    payload = skops.dumps(model)
+    with pytest.raises(ModelFileError, match="trees are not sound"):
+        load_model(with_payload(tmp_path / "m.unseen", tmp_path / "m.unseen", payload), trusted=[GaussianNB])
+
+
+def test_a_type_that_readers_cannot_import_is_refused(tmp_path):
+    class Local(LogisticRegression):
+        """Defined in a function."""
+
+    model = by_hand(None, Local())
+    with pytest.raises(ModelFileError, match=r"cannot be stored: .*Local"):
+        save_model(model, tmp_path / "m.unseen", {}, trusted=[Local])
+
+
+def test_a_name_that_is_not_one_is_not_repeated_in_a_command(file):
+    node = {**list_node(), "__module__": "x; rm -rf", "__class__": "list"}
+    members = {"schema.json": json.dumps({**node, "protocol": 2})}
+    with pytest.raises(ModelFileError, match="which is not a name"):
+        load_model(with_payload(file, file, inner_archive(members)))
+
+
+def test_every_trusted_type_has_a_check_or_no_arrays():
+    checked = {*model_parts.SHAPES, *model_parts.CHECKS}
+    without_arrays = {FrozenEstimator, Normalizer, Pipeline, TableModel}
+    inside_of_trees = {_BinMapper, OrdinalEncoder, TreePredictor}  # checked with their boosting
+    assert set(model_parts.ESTIMATORS) <= checked | without_arrays | inside_of_trees
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("means_", np.zeros((3, 4))), ("shape_", np.zeros((2, 2))), ("counts_", np.zeros(5)), ("directions_", None)],
+)
+def test_arrays_of_other_sizes_are_refused(file, tmp_path, model, name, value):
+    other = copy.deepcopy(model)
+    setattr(other.novelty, name, [] if value is None else value)
+    with pytest.raises(ModelFileError, match="Novelty does not fit together"):
+        load_model(with_payload(tmp_path / "altered.unseen", file, skops.dumps(other)))
+
+
 def test_functions_are_not_loaded_even_from_trusted_packages(file, tmp_path):
     payload = skops.dumps(FunctionTransformer(func=os.system))
     with pytest.raises(ModelFileError, match=r"refused.*system"):
@@ -239,18 +315,31 @@ def test_every_trusted_type_exists_and_none_is_skops_own_business():
     assert len(set(TRUSTED)) == len(TRUSTED)
     for name in TRUSTED:
         module, _, kind = name.rpartition(".")
-        assert isinstance(getattr(__import__(module, fromlist=[kind]), kind), type)
+        assert callable(getattr(__import__(module, fromlist=[kind]), kind))
 
 
-def test_nothing_inflates(file, model, tmp_path):
+def test_a_small_file_does_not_become_large(file, model, tmp_path, monkeypatch):
     card, payload = unpack(file)
-    pack(file, card, payload, zipfile.ZIP_DEFLATED)
-    with pytest.raises(ModelFileError, match="it is compressed"):
+    pack(file, card, payload + bytes(2**26))
+    with pytest.raises(ModelFileError, match=r"refused, because [\d,]+ compressed bytes would become 67,\d+,\d+, more"):
+        load_model(file)
+    pack(file, card, payload, zipfile.ZIP_LZMA)
+    with pytest.raises(ModelFileError, match="compressed by another method than deflate"):
         load_model(file)
     pack(file, card, payload)
     inner = skops.dumps(model, compression=zipfile.ZIP_DEFLATED)
-    with pytest.raises(ModelFileError, match="model in the file is compressed"):
+    with pytest.raises(ModelFileError, match="the model in the file is compressed twice"):
         load_model(with_payload(tmp_path / "inner.unseen", file, inner))
+    monkeypatch.setattr(model_file, "MAX_MODEL_BYTES", 1000)
+    with pytest.raises(ModelFileError, match=r"the model has [\d,]+ bytes; at most 1,000 are allowed"):
+        load_model(saved_copy(file, tmp_path))
+    with pytest.raises(ModelFileError, match=r"cannot be stored: the model has [\d,]+ bytes; at most 1,000"):
+        save_model(model, tmp_path / "other.unseen", {})
+
+
+def saved_copy(file, tmp_path):
+    (tmp_path / "copy.unseen").write_bytes(file.read_bytes())
+    return tmp_path / "copy.unseen"
 
 
 def test_a_card_that_is_too_long_is_neither_written_nor_read(file, model, tmp_path, monkeypatch):

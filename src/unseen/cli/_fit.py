@@ -31,6 +31,7 @@ def fit(
     scale: o.Scale = "standardize",
     methods: o.FitMethods = "auto",
     with_models: o.With = None,
+    trusted: o.Trusted = None,
     transductive: o.Transductive = False,
     balance: o.Balance = "none",
     metric: o.Metric = "accuracy",
@@ -71,7 +72,8 @@ def fit(
         o.check_model_output(output, overwrite)
         all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
         get_metric(metric)  # raises an error for an unknown name before the table is read
-        check_storable([(method.transformer, method.classifier) for method in all_methods if method.own])
+        trusted_types = o.parse_names(trusted) or []
+        check_storable([method.classifier for method in all_methods if method.own], trusted=trusted_types)
         not_allowed = [method.name for method in all_methods if method.transductive and not transductive]
         if not_allowed:
             raise ValueError(
@@ -135,7 +137,7 @@ def fit(
             source=source,
             command=o.current_command(),
         )
-        save_model(result.model, output, card)
+        save_model(result.model, output, card, trusted=trusted_types)
 
         def show(card: dict[str, Any]) -> None:
             print_card(card)

@@ -253,6 +253,15 @@ With = Annotated[
         help="Add your classifier, from file.py:NAME or package.module:NAME. Runs its code. Can be repeated.",
     ),
 ]
+Trusted = Annotated[
+    str | None,
+    make_option(
+        METHODS,
+        metavar="TYPES",
+        show_default="none",
+        help="Types of your own classifier that the model file contains, comma-separated; unseen show lists them.",
+    ),
+]
 Transductive = Annotated[
     bool,
     make_option(

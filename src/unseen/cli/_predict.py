@@ -25,6 +25,7 @@ from ._report import (
     translate_errors,
 )
 from ._show import quote_label
+from ._user_methods import append_to_path
 
 MAX_SHOWN_DOMAINS = 20
 MAX_SHOWN_CLASSES = 12  # in the confusion matrix
@@ -73,6 +74,7 @@ def predict(
             help="Known class frequencies at the new domain, comma-separated, such as ill=0.03; others share the rest.",
         ),
     ] = None,
+    trusted: o.Trusted = None,
     output: Annotated[
         Path,
         o.make_option(
@@ -103,7 +105,10 @@ def predict(
                 f"Standard output cannot hold both the predictions (--output -) and the summary (--format {format}). "
                 "Write the predictions to a file, or omit --format."
             )
-        fitted_model = load_model(model)
+        trusted_types = o.parse_names(trusted) or []
+        if trusted_types:
+            append_to_path(Path.cwd())  # as for --with
+        fitted_model = load_model(model, trusted=trusted_types)
         if prior is not None:
             fitted_model = fitted_model.with_prior(o.parse_shares(prior))
         if coverage is not None:  # an unattainable coverage is an error before the table is read

@@ -28,17 +28,11 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..utils.io import atomic_write
+from ..utils.io import ESCAPED_DIRECTION, atomic_write, escape_controls
 
 if TYPE_CHECKING:
     from ..study import AccuracyTable, Cell
 
-# Characters that change the direction of the following text, even outside the name that contains them, and two that
-# break lines.
-DIRECTION_CHARACTERS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-ESCAPED_DIRECTION = {code: f"\\u{code:04x}" for code in DIRECTION_CHARACTERS}
-CONTROL_CHARACTERS = (*range(9), *range(11, 32), *range(127, 160))  # all except tab and newline
-REPLACEMENTS = dict.fromkeys(CONTROL_CHARACTERS, "\ufffd") | ESCAPED_DIRECTION
 STANDARD_OUTPUT = Path("-")
 FORMAT_BY_SUFFIX = {".csv": "csv", ".json": "json", ".md": "markdown", ".tex": "latex"}
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as a shell reports it
@@ -68,12 +62,8 @@ PARAMETER = re.compile(
 # Messages recommend values of parameters in this form: "Set domain='site'", "Use metric='roc_auc'".
 ASSIGNMENT = re.compile(r"\b(Pass|Set|Use) (center|domain|feature_map|group|label|metric)=(?:True\b|'([^']*)')")
 TRANSDUCTIVE = re.compile(r"(?<![\w'\"])transductive=True\b")  # anywhere in a sentence, since it has no value to quote
+TRUSTED = re.compile(r"\btrusted=\[([\w.,' ]*)\]")
 PIPE_WIDTH = 240  # columns of a table that is written to a file or a pipe
-
-
-def escape_controls(text: str) -> str:
-    """Replace the control characters in text from files and tables, which a terminal would interpret."""
-    return text.translate(REPLACEMENTS)
 
 
 class Terminal(Console):
@@ -200,6 +190,7 @@ def name_options(text: str) -> str:
         return f"{verb} {get_option(name)}" if value is None else f"{verb} {get_option(name)} {shlex.quote(value)}"
 
     text = TRANSDUCTIVE.sub("--transductive", ASSIGNMENT.sub(get_option_with_value, text))
+    text = TRUSTED.sub(lambda match: "--trusted " + match[1].replace("'", "").replace(" ", ""), text)
     return PARAMETER.sub(lambda match: get_option(match[match.lastindex or 0]), text)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from statistics import fmean, median
-from typing import Any
+from typing import Annotated, Any
 
 from rich.table import Table as RichTable
 
 from . import _options as o
-from ._report import make_console, make_table, print_result, show_columns, translate_errors
+from ._report import make_console, make_table, print_result, select_format, show_columns, translate_errors
 
 KIND_TEXTS = {
     "plain": "plain: classifies row by row",
@@ -25,18 +25,31 @@ def show(
     model: o.ModelFile,
     *,
     output: o.Output = o.STANDARD_OUTPUT,
-    format: o.Format = "txt",
+    format: o.TableFormat = None,
     columns: o.Columns = False,
+    coefficients: Annotated[
+        bool,
+        o.make_option(
+            o.OUTPUT, "--coefficients", help="List the coefficients of a logistic model, in the units of the table."
+        ),
+    ] = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Show the data, the settings and the scores of a model. Reads only the model card, and runs no code from the file.
 
     Example: unseen show model.unseen
     """
-    from ..models import ModelFileError, read_card
+    from ..models import load_model, read_card
 
     with translate_errors():
         o.check_result_output(output, inputs=[model])
+        selected_format = select_format(format, output)
+        if coefficients:
+            rows = load_model(model).coefficients().to_dicts()
+            print_result({"coefficients": rows}, show_coefficients, selected_format, output, rows)
+            return
+        if selected_format == "csv":
+            raise ValueError("--format csv needs --coefficients: a model card is not a table. Use --format json.")
         card = read_card(model)
 
         def show_card(card: dict[str, Any]) -> None:
@@ -44,12 +57,18 @@ def show(
             if columns:
                 show_columns(card.get("data", {}).get("columns", []))
 
-        try:
-            print_result(card, show_card, format, output)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(
-                f"{model}: the model card was not written by `unseen fit`. Use --format json to print it."
-            ) from error
+        print_result(card, show_card, selected_format, output)
+
+
+def show_coefficients(result: dict[str, Any]) -> None:
+    """Print the coefficients of a logistic model as a table."""
+    table = make_table(["class", "term"], ["coefficient", "if missing"])
+    for row in result["coefficients"]:
+        missing = "" if row["if_missing"] is None else f"{row['if_missing']:.6g}"
+        table.add_row(quote_label(row["class"]), row["term"], f"{row['coefficient']:.6g}", missing)
+    console = make_console()
+    console.print(table)
+    console.print("Log odds against the first class: intercept + sum of coefficient * term. Calibration is included.")
 
 
 def print_card(card: dict[str, Any]) -> None:
@@ -100,6 +119,7 @@ def _card_facts(card: dict[str, Any]) -> list[tuple[str, str]]:
         ("adapted", _adaptation_text(card.get("adaptation") or {})),
         ("created", str(card.get("created", ""))),
         ("command", str(card.get("command", ""))),
+        ("own types", ", ".join(card.get("trusted_types", []))),
         ("versions", ", ".join(f"{name} {value}" for name, value in versions.items() if value)),
     ]
     return [(name, value) for name, value in lines if value]

@@ -78,14 +78,14 @@ def _load_object(location: str) -> Any:
 
 
 def _import_names(module: str) -> dict[str, Any]:
-    _append_to_path(Path.cwd())
+    append_to_path(Path.cwd())
     return vars(import_module(module))
 
 
 def _run_file(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"--with: the file {path} does not exist.")
-    _append_to_path(path.resolve().parent)
+    append_to_path(path.resolve().parent)
     name = f"with {path.stem}"  # the space avoids a collision with the name of a real module
     spec = spec_from_file_location(name, path)
     assert spec is not None  # the suffix is .py
@@ -100,7 +100,7 @@ def _run_file(path: Path) -> dict[str, Any]:
     return vars(module)
 
 
-def _append_to_path(folder: Path) -> None:
+def append_to_path(folder: Path) -> None:
     """Let the user's code import modules next to it; installed packages take precedence."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

@@ -1,7 +1,7 @@
 """The card of a model for people: one line of text, and HTML for notebooks.
 
-A card may come from a file of a stranger, so every value is escaped, and a card with another structure gets a short
-text instead of an exception.
+A card may come from a file of a stranger, so every value is escaped. `check_card` has checked its structure when it was
+loaded.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any
 
 from ..model_selection import METHODS, Forecast
 from ..tables import format_count
+from ..utils.io import escape_controls
 from ..utils.validation import format_list
 from ._model_card import forecast_from_dict
 
-STRUCTURE_ERRORS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+# Sections of the cards of `unseen.fit`. An estimator that was saved with another card lacks them.
+FIT_SECTIONS = ("created", "data", "ensemble", "kind", "schema", "scores")
 MAX_NAMES = 8  # classes, domains, columns or levels that are listed
 MAX_MEMBERS = 6
 KIND_TEXTS = {
@@ -52,31 +54,30 @@ STYLE = """
 
 def describe_card(card: Mapping[str, Any]) -> str:
     """Describe a model in one line: what it predicts, from what, and the data that it was trained on."""
-    try:
-        data = card["data"]
-        classes = format_list([entry["class"] for entry in data["classes"]], MAX_NAMES, quote=False)
-        name = _model_name(card)
-        target = card["schema"]["label"] or "classes"
-        n_domains = format_count(len(data["domains"]), "domain")
-        return f"{name} predicts {target!r} ({classes}); {format_count(data['rows'], 'row')} of {n_domains}"
-    except STRUCTURE_ERRORS:
-        return str(card.get("model", "unknown"))
+    if not all(map(card.get, FIT_SECTIONS)):
+        return escape_controls(str(card.get("model", "unknown")))
+    data = card["data"]
+    classes = format_list([entry["class"] for entry in data["classes"]], MAX_NAMES, quote=False)
+    name = _model_name(card)
+    target = card["schema"]["label"] or "classes"
+    n_domains = format_count(len(data["domains"]), "domain")
+    text = f"{name} predicts {target!r} ({classes}); {format_count(data['rows'], 'row')} of {n_domains}"
+    return escape_controls(text)
 
 
 def render_card(card: Mapping[str, Any]) -> str:
     """Render the card of a model as a fragment of HTML."""
-    try:
-        facts = [(title, content) for title, section in SECTIONS.items() if (content := section(card))]
-        title = _escape(card["schema"]["label"] or "the class")
-    except STRUCTURE_ERRORS:
+    if not all(map(card.get, FIT_SECTIONS)):
         return f"<p>{_escape(describe_card(card))}: this card was not written by unseen.fit.</p>"
+    facts = [(title, content) for title, section in SECTIONS.items() if (content := section(card))]
+    title = _escape(card["schema"]["label"] or "the class")
     entries = "".join(f"<div><dt>{name}</dt><dd>{content}</dd></div>" for name, content in facts)
     heading = f"Model that predicts <em>{title}</em> in new domains"
     return f'<style>{STYLE}</style><div class="unseen-card"><h4>{heading}</h4><dl>{entries}</dl></div>'
 
 
 def _escape(value: object) -> str:
-    return html.escape(str(value))
+    return html.escape(escape_controls(str(value)))
 
 
 def _names(names: Iterable[Any], limit: int = MAX_NAMES) -> str:
@@ -161,14 +162,14 @@ def _render_members(card: Mapping[str, Any]) -> str:
     kind = _escape(KIND_TEXTS.get(str(card["kind"]), ""))
     if len(weights) == 1:
         [name] = weights
-        settings = ", ".join(f"{key}={value}" for key, value in card["settings"].items())
+        settings = ", ".join(f"{key}={value}" for key, value in card.get("settings", {}).items())
         details = f'<p class="small">{_escape(name)}{_escape(f": {settings}" if settings else "")}</p>'
         return f"<p>{_escape(_capitalize(_model_name(card)))}. {kind}</p>{details}"
     items = []
     for name, weight in list(weights.items())[:MAX_MEMBERS]:
         description = _describe_method(name)
         text = f" ({_escape(description)})" if description else ""
-        bar = f'<div class="track"><i style="left:0;width:{100 * min(max(weight, 0.0), 1.0):.1f}%"></i></div>'
+        bar = f'<div class="track"><i style="left:0;width:{100 * min(weight, 1.0):.1f}%"></i></div>'
         items.append(f"<li>{weight:.0%} <b>{_escape(name)}</b>{text}{bar}</li>")
     if len(weights) > MAX_MEMBERS:
         items.append(f"<li>and {len(weights) - MAX_MEMBERS} more</li>")

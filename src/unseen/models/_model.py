@@ -11,22 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from sklearn.utils import gen_batches
 
 from ..exceptions import NewDataWarning, warn
-from ..linalg import Array
-from ..model_selection import Forecast
+from ..linalg import Array, Moments, merge_moments
+from ..model_selection import MIN_BATCH_ROWS, Forecast
 from ..shift import NoveltyResult
 from ..tables import Schema, format_count, has_columns, is_path, write_excel
-from ..utils.io import atomic_write, check_output_path, temporary_folder
+from ..utils.io import atomic_write, check_output_path, escape_controls, temporary_folder
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels
 from ._batch_prediction import BatchPrediction, domain_moments
 from ._card_html import describe_card, render_card
+from ._coefficients import list_coefficients
 from ._column_notes import column_entries, sample_domains
 from ._model_card import forecast_from_dict
 from ._new_data import NewTable, as_array
 from ._new_data_notes import drop_repeated_findings, new_data_facts, new_data_notes, novelty_entries
 from ._table_model import TableModel
+from ._trusted_types import find_width
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,11 +38,16 @@ if TYPE_CHECKING:
 
 FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets interpret cells that start with these as formulas
 DEFAULT_BATCH_SIZE = 20_000  # rows in memory at a time
+MAX_BATCH_VALUES = 2**24  # of an intermediate result, which take 128 MB: wide models predict in smaller batches
+MAX_TRANSDUCTIVE_BATCHES = 20
 RESULT_ENDINGS = (".csv", ".parquet", ".xlsx")
 
 
 class ModelFileError(ValueError):
     """A file is not a model file, is damaged, or cannot be read by this version."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(escape_controls(message))  # it may contain texts of the file
 
 
 @dataclass(frozen=True)
@@ -149,17 +157,20 @@ class Model:
     def _repr_html_(self) -> str:
         return render_card(self.card)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, trusted: Iterable[str | type] = ()) -> None:
         """Write the model and its card to a file, for :func:`unseen.load_model`. An error leaves no partial file.
 
         Parameters
         ----------
         path : str or path
             The file, by convention with the ending ``.unseen``. An existing file is replaced.
+        trusted : iterable of str or type, default=()
+            Types of your own that the model contains, such as ``["sklearn.naive_bayes.GaussianNB"]``. The card lists
+            them, and :func:`unseen.load_model` needs the same argument.
         """
         from ._model_file import save_model  # imports this module
 
-        save_model(self.estimator, path, self.card)
+        save_model(self.estimator, path, self.card, trusted=trusted)
 
     def predict(self, data: Any, *, sample_domain: Any = None) -> Labels:
         """Predict the classes of all rows at once; a transductive model needs at least 10 rows of each new domain.
@@ -286,6 +297,23 @@ class Model:
 
         return get_adaptation_plan(self)
 
+    def coefficients(self) -> pl.DataFrame:
+        """Return the coefficients of a logistic model in the units of the table, to apply it in other programs.
+
+        The log odds of a class against the first class are the intercept plus the sum of all coefficients times their
+        terms. Calibration is included: with two classes ``1 / (1 + exp(-log_odds))`` is what `predict_proba` returns.
+
+        Returns
+        -------
+        coefficients : polars.DataFrame
+            With the columns ``class``; ``column`` of the table, empty for the intercept; ``term``, which is the column,
+            its logarithm, or an indicator such as ``sex = m`` that is 1 or 0; ``coefficient``; and ``if_missing``, the
+            value that replaces missing values of the column.
+        """
+        import polars as pl
+
+        return pl.DataFrame(list_coefficients(self.table_model, self.schema), infer_schema_length=None)
+
     def novelty(self, data: Any, *, sample_domain: Any = None) -> NoveltyResult | dict[str, NoveltyResult]:
         """Compute the distance of samples from the source domains.
 
@@ -301,7 +329,11 @@ class Model:
         """
         X, domain, _ = self._encode(data, sample_domain)
         model = self.table_model
-        moments = domain_moments(model, model.prepare(X), _as_text(domain))
+        domains = _as_text(domain)
+        moments: dict[str | None, Moments] = {}
+        for rows in gen_batches(len(X), self._max_rows):
+            names = None if domains is None else domains[rows]
+            moments = merge_moments(moments, domain_moments(model, model.prepare(X[rows]), names))
         if domain is None:
             return model.novelty.score_moments(moments[None])
         return {str(name): model.novelty.score_moments(moments[name]) for name in moments}
@@ -311,16 +343,38 @@ class Model:
         model = self.table_model
         is_array = not is_path(data) and not has_columns(data)
         X, domain, facts = self._encode(data, sample_domain)
-        prepared = model.prepare(X)
-        moments = domain_moments(model, prepared, _as_text(domain))
+        domain = None if domain is None else np.asarray(domain)
+        moments: dict[str | None, Moments] = {}
+        probabilities = []
+        for rows in self._row_batches(X):
+            prepared = model.prepare(X[rows])
+            names = None if domain is None else domain[rows]
+            moments = merge_moments(moments, domain_moments(model, prepared, _as_text(names)))
+            probabilities.append(model.ensemble.decision_proba(prepared, sample_domain=names))
         facts["novelty"] = novelty_entries(model.novelty, moments)
         if not is_array:
             samples = sample_domains(X, _as_text(domain))
             columns = column_entries(self.card.get("column_summary"), self.schema, samples)
             facts["columns"] = drop_repeated_findings(columns, facts)
         for note in new_data_notes(facts, len(X)):
-            warn(note, NewDataWarning)
-        return model.ensemble.decision_proba(prepared, sample_domain=domain)
+            warn(escape_controls(note), NewDataWarning)
+        return np.concatenate(probabilities)
+
+    @cached_property
+    def _max_rows(self) -> int:
+        """Number of rows whose widest intermediate result takes a bounded amount of memory."""
+        return max(MIN_BATCH_ROWS, MAX_BATCH_VALUES // find_width(self.table_model))
+
+    def _row_batches(self, X: Array) -> list[slice]:
+        """Divide rows into batches; those of a transductive model, which depend on each other, stay together."""
+        if not self.table_model.transductive:
+            return list(gen_batches(len(X), self._max_rows)) or [slice(0, 0)]
+        if len(X) > MAX_TRANSDUCTIVE_BATCHES * self._max_rows:
+            raise ValueError(
+                f"{len(X):,} rows at once would take too much memory with this model. Use predict_table, which reads "
+                "them in batches."
+            )
+        return [slice(0, len(X))]
 
     def _encode(self, data: Any, sample_domain: Any) -> tuple[Array, Any, dict[str, Any]]:
         """Return encoded samples, the domain of each or None, and the differences from the training data."""
@@ -369,6 +423,7 @@ class Model:
             The table, whose rows are read in batches.
         """
         ensemble = self.table_model.ensemble  # raises an error for other estimators before the data are read
+        batch_size = min(batch_size, self._max_rows)
         table = NewTable(data, self.schema.with_missing_values(missing), domain, batch_size, keep)
         if ensemble.smoothing and table.splits_domains:
             table.notices.append(

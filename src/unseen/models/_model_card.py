@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from ..model_selection import Forecast, describe_expected_performance
-from ..tables import SurveyedTable, Table
+from ..tables import Schema, SurveyedTable, Table
 from ..utils.environment import environment_info
 from ._column_notes import summarize_table
 from ._table_fit import TableFit
@@ -136,6 +137,161 @@ def forecast_from_dict(data: Mapping[str, Any]) -> Forecast:
         bounds=(-np.inf if low is None else float(low), np.inf if high is None else float(high)),
         is_percent=bool(data["is_percent"]),
     )
+
+
+def check_card(card: Any) -> None:
+    """Raise ValueError, which names the field, unless a card of any origin has the structure that `model_card` writes.
+
+    Fields may be absent, and others may be added: an estimator can be saved with a card of any content. Those that are
+    present have their types, so that a card can be printed, rendered and used without further checks.
+    """
+    _check_value(card, CARD_FIELDS, "")
+    scores = card.get("scores")
+    if scores is not None:
+        for name in ("rows", "baseline"):
+            if scores.get(name) and scores[name].keys() != scores["by_domain"].keys():
+                raise ValueError(f"its card has other domains in scores/{name} than in scores/by_domain")
+    forecast = card.get("expected_performance")
+    if forecast and len(forecast["bounds"]) != 2:
+        raise ValueError("its card has expected_performance/bounds that are not two numbers")
+    ensemble = card.get("ensemble")
+    if ensemble and sum(member["weight"] for member in ensemble["members"]) > 1 + WEIGHT_TOLERANCE:
+        raise ValueError("its card has ensemble/members whose weights sum to more than 1")
+    if "schema" in card:
+        try:
+            Schema.from_dict(card["schema"])
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = " ".join(getattr(error, "problems", []))
+            text = f"its card does not describe the columns that the model needs. {reason}"
+            raise ValueError(text.strip().removesuffix(".")) from error
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Values of a field that is neither a list nor a dictionary."""
+
+    name: str
+    is_valid: Callable[[Any], bool]
+
+
+@dataclass(frozen=True)
+class _Or:
+    """A field whose value is empty, or of a kind."""
+
+    kind: Any
+
+
+def _check_value(value: Any, kind: Any, path: str) -> None:
+    """Compare a value with the kind that is expected, and the values inside of it."""
+    if isinstance(kind, _Or):
+        if value is None or value == {}:
+            return
+        kind = kind.kind
+    if isinstance(kind, _Kind):
+        is_valid = kind.is_valid(value)
+        name = kind.name
+    else:
+        is_valid = type(value) is type(kind)
+        name = "a list" if isinstance(kind, list) else "a dictionary"
+    if not is_valid:
+        text = repr(value) if len(repr(value)) <= MAX_SHOWN_VALUE else type(value).__name__
+        raise ValueError(f"its card has {path or 'the content'} = {text}; {name} is expected")
+    if isinstance(kind, list):
+        for i, entry in enumerate(value):
+            _check_value(entry, kind[0], f"{path}/{i}")
+    elif isinstance(kind, dict) and ANY_NAME in kind:
+        for name, entry in value.items():
+            _check_value(entry, kind[ANY_NAME], f"{path}/{name}")
+    elif isinstance(kind, dict):
+        for name, entry_kind in kind.items():
+            field = name.removesuffix("?")
+            field_path = f"{path}/{field}" if path else field
+            if field in value:
+                _check_value(value[field], entry_kind, field_path)
+            elif field == name:
+                raise ValueError(f"its card lacks {field_path}")
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < MAX_NUMBER
+
+
+MAX_SHOWN_VALUE = 60  # characters in an error message
+MAX_NUMBER = 1e18
+WEIGHT_TOLERANCE = 1e-6  # of their sum, for rounding errors
+VERSION = re.compile(r"[0-9][0-9A-Za-z.+]{0,40}")  # which enters a command that users are told to run
+ANY_NAME = "*"  # key of a dictionary whose entries all have the same kind
+TEXT = _Kind("text", lambda value: type(value) is str)
+COUNT = _Kind("a number of things", lambda value: type(value) is int and 0 <= value < MAX_NUMBER)
+NUMBER = _Kind("a number", _is_number)
+SHARE = _Kind("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1)
+FLAG = _Kind("true or false", lambda value: type(value) is bool)
+LABEL = _Kind("text or a number", lambda value: type(value) in (bool, int, float, str))
+VERSION_TEXT = _Kind("a version", lambda value: type(value) is str and VERSION.fullmatch(value) is not None)
+SETTING = _Kind("any value", lambda value: True)
+CALIBRATION = {"ece": NUMBER, "log_loss": NUMBER}
+# What a card may contain: a question mark at the end of a name marks fields that may be absent.
+CARD_FIELDS: dict[str, Any] = {
+    "unseen?": VERSION_TEXT,
+    "scikit-learn?": VERSION_TEXT,
+    "payload?": {"sha256": TEXT},
+    "trusted_types?": [TEXT],
+    **dict.fromkeys(("created?", "command?", "method?", "model?", "kind?", "scale?", "balance?"), TEXT),
+    "settings?": {ANY_NAME: SETTING},
+    "machine?": {ANY_NAME: SETTING},
+    "stream?": {ANY_NAME: SETTING},
+    "leaderboard?": [{"model": TEXT}],
+    "data?": {
+        "name": TEXT,
+        "rows": COUNT,
+        "features": COUNT,
+        "domains": {ANY_NAME: COUNT},
+        "missing?": {ANY_NAME: SHARE},
+        "classes": [{"class": LABEL, "rows": COUNT}],
+        "notices": [TEXT],
+        "columns?": [{"column": TEXT, "use": TEXT, "levels": _Or(COUNT), "why": _Or(TEXT)}],
+    },
+    "ensemble?": _Or(
+        {
+            "members": [{"model": TEXT, "weight": SHARE, "kind": TEXT}],
+            "decisions?": [TEXT],
+            "calibration?": _Or({"before": CALIBRATION, "after": CALIBRATION}),
+        }
+    ),
+    "threshold?": _Or({"value": NUMBER, "text": TEXT}),
+    "expected_performance?": _Or(
+        {
+            **dict.fromkeys(("mean", "level"), NUMBER),
+            **dict.fromkeys(("lower", "upper"), _Or(NUMBER)),
+            "metric": TEXT,
+            "scores": [NUMBER],
+            "bounds": [_Or(NUMBER)],
+            "is_percent": FLAG,
+            "text": TEXT,
+        }
+    ),
+    "scores?": {
+        "metric?": TEXT,
+        "mean": NUMBER,
+        "by_domain": {ANY_NAME: NUMBER},
+        "rows?": {ANY_NAME: COUNT},
+        "baseline?": _Or({ANY_NAME: NUMBER}),
+    },
+    "novelty?": {"reference": {ANY_NAME: NUMBER}},
+    "adaptation?": _Or(
+        {
+            "level": TEXT,
+            "reason": TEXT,
+            "labels": COUNT,
+            "offsets": _Or({ANY_NAME: NUMBER}),
+            "scale": NUMBER,
+            "notices": [TEXT],
+            "domain": _Or(TEXT),
+            "created": TEXT,
+            "parent": {"name": TEXT, "created": _Or(TEXT), "sha256": _Or(TEXT)},
+        }
+    ),
+}
 
 
 def _without_infinity(value: Any) -> Any:

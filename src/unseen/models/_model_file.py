@@ -1,23 +1,25 @@
 """Model files: one `.unseen` file contains a card in JSON and a model that skops stores without pickles.
 
-The file is a zip archive, stored without compression, of ``card.json`` and ``model.skops``. skops rebuilds objects of
-trusted types, and any other type raises an error. The card contains checksums of both parts. Loading a file runs no
-code from it, reads and writes no other file, and starts no process.
+The file is a compressed zip archive of ``card.json`` and ``model.skops``. skops rebuilds objects of trusted types, and
+any other type raises an error. The card contains checksums of both parts. Loading a file runs no code from it, reads
+and writes no other file, and starts no process.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sklearn
+from sklearn.base import clone
 from sklearn.exceptions import InconsistentVersionWarning
 
 from .. import __version__
@@ -26,12 +28,14 @@ from ..utils.io import atomic_write, is_special_file
 from ..utils.optional_imports import optional_import
 from ..utils.warnings import ignore_warnings
 from ._model import Model, ModelFileError
+from ._model_card import check_card
 from ._table_model import TableModel
-from ._tree_state import TREE_ESTIMATORS, replace_tree_estimators, restore_tree_estimators
 from ._trusted_types import (
     OWN_TYPES,
+    TREE_PARTS,
     check_estimators,
     check_structure,
+    copy_for_file,
     estimator_names,
     estimator_types,
     parse_json,
@@ -40,18 +44,30 @@ from ._trusted_types import (
     untrusted_types,
 )
 
-FORMAT = 5  # files of earlier formats contain types of other names, or ensembles without trees
+FORMAT = 6  # files of earlier formats are not compressed, and contain trees in another form
 CARD = "card.json"
 PAYLOAD = "model.skops"
 CHECKSUM = "sha256"  # key of the card: checksum of its other entries
 MAX_CARD_BYTES = 32 * 2**20  # enough for a thousand columns of a thousand levels
+MAX_MODEL_BYTES = 2**30  # of a model, once decompressed
+# Models become 3 to 8 times smaller; small ones, which are mostly their description, up to 40 times.
+MAX_COMPRESSION = 15
+FREE_BYTES = 2**24  # that any file may decompress to
 
 # Types that skops does not load by default. By default it loads all estimators of scikit-learn, which is more than
 # models of this package contain; `untrusted_types` rejects the rest.
-TRUSTED = ("numpy.dtype", *map(type_name, OWN_TYPES))
+TRUSTED = (
+    "functools.partial",
+    "numpy.dtype",
+    "sklearn.tree._tree.Tree",
+    "sklearn.utils.validation.check_array",
+    *map(type_name, (*OWN_TYPES, *TREE_PARTS)),
+)
 
 
-def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]) -> None:
+def save_model(
+    model: Any, path: str | os.PathLike[str], card: Mapping[str, Any], *, trusted: Iterable[str | type] = ()
+) -> None:
     """Write a model and its card to a file. An error leaves no partial file.
 
     Parameters
@@ -62,6 +78,9 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
         The file, by convention with the ending ``.unseen``. An existing file is replaced.
     card : dict
         Description of the model, in values that JSON can represent. The format, versions and checksums are added.
+    trusted : iterable of str or type, default=()
+        Types that the model contains beyond those of :func:`load_model`, such as a classifier of your own. The card
+        lists them, and readers of the file must name them too.
 
     Examples
     --------
@@ -82,47 +101,109 @@ def save_model(model: Any, path: str | os.PathLike[str], card: Mapping[str, Any]
     """
     skops = optional_import("skops.io", "Saving a model")
     path = Path(path)
-    try:
-        model = replace_tree_estimators(model, estimator_types())
-    except ValueError as error:
-        raise ModelFileError(f"This model cannot be stored: {error}.") from error
-    check_storable(model)
+    names = _type_names(trusted)
+    stored = copy_for_file(model)
+    _require_trusted(untrusted_types(stored, names), names)
     try:  # a model that `load_model` would reject is not written
-        check_estimators(model)
-        payload = skops.dumps(model)
-        _reject_untrusted(path, check_structure(payload))
-    except ValueError as error:
+        check_estimators(stored, names)
+        payload = skops.dumps(stored)
+        foreign = check_structure(payload, names)
+        _check_payload_size(len(payload))
+    except Exception as error:  # skops raises many types of errors for what it cannot store
         raise ModelFileError(f"This model cannot be stored: {error}.") from error
+    _require_trusted(foreign, names)
     header = {
         "format": FORMAT,
         "unseen": __version__,
         "scikit-learn": sklearn.__version__,
         "payload": {"bytes": len(payload), "sha256": hashlib.sha256(payload).hexdigest()},
+        "trusted_types": foreign,
     }
     content = json.loads(json.dumps({**card, **header}, allow_nan=False))  # the values that a reader will get
+    try:
+        check_card(content)
+    except ValueError as error:
+        raise ModelFileError(f"This model cannot be stored: {error}.") from error
     content[CHECKSUM] = _card_checksum(content)
     text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False).encode()
     if len(text) > MAX_CARD_BYTES:
         raise ModelFileError(
             f"The card has {len(text):,} bytes; at most {MAX_CARD_BYTES:,} can be read back. Shorten it."
         )
-    with atomic_write(path) as file, zipfile.ZipFile(file, "w", compression=zipfile.ZIP_STORED) as archive:
+    with atomic_write(path) as file, zipfile.ZipFile(file, "w", compression=zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(CARD, text)
         archive.writestr(PAYLOAD, payload)
 
 
-def check_storable(model: Any) -> None:
-    """Raise ModelFileError if a model, fitted or not, contains types that model files do not store."""
-    untrusted = untrusted_types(replace_tree_estimators(model, estimator_types()))
-    if untrusted:
-        storable_types = [kind for kind in (*estimator_types(), *TREE_ESTIMATORS) if kind not in OWN_TYPES]
+def check_storable(classifiers: Iterable[Any], *, trusted: Iterable[str | type] = ()) -> None:
+    """Raise ModelFileError if classifiers, before they are fitted, cannot be stored in a model file.
+
+    A fitted classifier may contain further types, so each is fitted to a few random rows.
+
+    Parameters
+    ----------
+    classifiers : iterable of estimator
+        Not fitted.
+    trusted : iterable of str or type, default=()
+        Types that may be stored beyond those of :func:`load_model`.
+    """
+    skops = optional_import("skops.io", "Saving a model")
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 4))
+    y = np.arange(40) % 2
+    foreign: set[str] = set()
+    for classifier in classifiers:
+        tried = clone(classifier)
+        try:
+            with ignore_warnings(Warning):
+                tried.fit(X, y)
+        except Exception:  # a classifier of the user may need other columns than these
+            tried = classifier
+        foreign.update(untrusted_types(copy_for_file(tried)))
+        _require_importable(foreign)
+        try:
+            foreign.update(check_structure(skops.dumps(copy_for_file(tried)), foreign))
+        except Exception as error:  # skops raises many types of errors for what it cannot store
+            raise ModelFileError(f"This model cannot be stored: {type(classifier).__name__}: {error}") from error
+    _require_trusted(sorted(foreign), _type_names(trusted))
+
+
+def _require_trusted(foreign: list[str], trusted: Collection[str]) -> None:
+    """Raise ModelFileError unless all foreign types were named by the user and can be imported by a reader."""
+    missing = [name for name in foreign if name not in trusted]
+    if missing:
+        storable_types = [kind for kind in estimator_types() if kind not in (*OWN_TYPES, *TREE_PARTS)]
         storable = ", ".join(sorted(kind.__name__ for kind in storable_types))
         raise ModelFileError(
-            f"This model cannot be stored: it holds objects of type {', '.join(untrusted)}, which readers of model "
-            f"files do not trust. Use the estimators of unseen and {storable}; nearest neighbors need "
-            "algorithm='brute'. Or use a file that only you read: "
-            "joblib.dump(unseen.models.fit_table(...).model, path)."
+            f"This model cannot be stored: it holds objects of type {', '.join(missing)}. Model files hold the "
+            f"estimators of unseen and {storable}; nearest neighbors need algorithm='brute'. To store it all the same, "
+            f"name the types: trusted={missing!r}. Readers of the file have to name them too."
         )
+    _require_importable(foreign)
+
+
+def _require_importable(names: Iterable[str]) -> None:
+    for name in names:
+        if not _can_import(name):
+            raise ModelFileError(
+                f"This model cannot be stored: readers of the file could not import {name!r}. Define it in a module "
+                "that can be imported by its name, not in a script."
+            )
+
+
+def _can_import(name: str) -> bool:
+    """Whether a type or function is found under its name, as skops looks for it."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(module), attribute)
+    except (ImportError, ValueError):
+        return False
+
+
+def _type_names(trusted: Iterable[str | type]) -> list[str]:
+    if isinstance(trusted, (str, type)):
+        trusted = [trusted]
+    return [type_name(entry) if isinstance(entry, type) else str(entry) for entry in trusted]
 
 
 def read_card(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -151,7 +232,7 @@ def read_card(path: str | os.PathLike[str]) -> dict[str, Any]:
     return card
 
 
-def load_model(path: str | os.PathLike[str]) -> Model:
+def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str | type] = ()) -> Model:
     """Read a model file. Nothing in it is executed; untrusted types raise an error that names them.
 
     Parameters that control the computation (`n_jobs`, `memory`, `cache`, `verbose`, `batch_size`) and output
@@ -161,6 +242,10 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     ----------
     path : str or path-like
         A file that ``unseen fit`` or :func:`unseen.models.save_model` wrote.
+    trusted : iterable of str or type, default=()
+        Types that the file may contain beyond the estimators of unseen and those of scikit-learn that unseen uses, such
+        as ``["sklearn.naive_bayes.GaussianNB"]``. Their code runs, with values from the file that are not checked, so
+        name only types that you know, in files from people whom you trust. ``unseen show`` lists the types of a file.
 
     Returns
     -------
@@ -183,6 +268,7 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     ('digits', (2,))
     """
     path = Path(path)
+    names = _type_names(trusted)
     card, payload = _read(path, with_payload=True)
     skops = optional_import("skops.io", "Loading a model")
     exceptions = optional_import("skops.io.exceptions", "Loading a model")
@@ -190,13 +276,12 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     installed_version = sklearn.__version__
     remedy = f"pip install 'scikit-learn=={written_version}', or fit the model again."
     try:
-        _reject_untrusted(path, check_structure(payload))
+        _reject_untrusted(path, check_structure(payload, names), names)
         with ignore_warnings(InconsistentVersionWarning):  # one warning below replaces one for each estimator
-            estimator = skops.loads(payload, trusted=[*TRUSTED, *estimator_names()])
-        _reject_untrusted(path, untrusted_types(estimator))
-        check_estimators(estimator)
-        estimator = restore_tree_estimators(estimator, estimator_types())
-        reset_runtime_settings(estimator)
+            estimator = skops.loads(payload, trusted=[*TRUSTED, *estimator_names(), *names])
+        _reject_untrusted(path, untrusted_types(estimator, names), names)
+        check_estimators(estimator, names)
+        reset_runtime_settings(estimator, names)
         model = Model(estimator, card, str(path))
         _check_predicts(model)
     except ModelFileError:
@@ -217,11 +302,13 @@ def load_model(path: str | os.PathLike[str]) -> Model:
     return model
 
 
-def _reject_untrusted(path: Path, untrusted: list[str]) -> None:
+def _reject_untrusted(path: Path, foreign: list[str], trusted: Collection[str]) -> None:
+    untrusted = [name for name in foreign if name not in trusted]
     if untrusted:
         raise ModelFileError(
             f"{path}: refused, because it holds objects of types that models of unseen do not have: "
-            f"{', '.join(untrusted)}."
+            f"{', '.join(untrusted)}. If you know these types and trust the source of the file, load it with "
+            f"trusted={untrusted!r}."
         )
 
 
@@ -241,6 +328,11 @@ def _check_predicts(model: Model) -> None:
     with ignore_warnings(Warning):  # such as that rows of zeros differ from the training data
         model.novelty(rows)
         model.predict_proba(rows, sample_domain=np.zeros(len(rows)))
+
+
+def _check_payload_size(size: int) -> None:
+    if size > MAX_MODEL_BYTES:
+        raise ValueError(f"the model has {size:,} bytes; at most {MAX_MODEL_BYTES:,} are allowed in a file")
 
 
 def _card_checksum(card: Mapping[str, Any]) -> str:
@@ -277,9 +369,15 @@ def _read_card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
     members = archive.infolist()
     if sorted(member.filename for member in members) != sorted([CARD, PAYLOAD]):
         raise ModelFileError(f"{path}: a zip archive, but not a model file. Pass a file that `unseen fit` wrote.")
-    # Without compression, reading a member never needs more memory than the file has bytes.
-    if any(m.compress_type != zipfile.ZIP_STORED or m.file_size != m.compress_size for m in members):
-        raise ModelFileError(f"{path}: refused, because it is compressed. Model files are stored uncompressed.")
+    for member in members:
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ModelFileError(f"{path}: refused, because it is compressed by another method than deflate.")
+        if member.file_size > FREE_BYTES + MAX_COMPRESSION * member.compress_size:
+            raise ModelFileError(
+                f"{path}: refused, because {member.compress_size:,} compressed bytes would become "
+                f"{member.file_size:,}, more than any model."
+            )
+    _check_payload_size(archive.getinfo(PAYLOAD).file_size)
     size = archive.getinfo(CARD).file_size
     if size > MAX_CARD_BYTES:
         raise ModelFileError(
@@ -299,4 +397,8 @@ def _read_card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
         raise ModelFileError(f"{path}: its card is not that of a model. Pass a file that `unseen fit` wrote.")
     if card.get(CHECKSUM) != _card_checksum(card):
         raise ModelFileError(f"{path}: its card is not as it was written. It was damaged or altered. Fit again.")
+    try:
+        check_card(card)
+    except ValueError as error:
+        raise ModelFileError(f"{path}: {error}. It was not written by unseen.") from error
     return dict(card)

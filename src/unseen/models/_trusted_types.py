@@ -8,25 +8,29 @@ what would let a small file allocate much memory in `transform`.
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import inspect
 import io
 import json
 import math
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from pathlib import PureWindowsPath
 from typing import Any
 
 import numpy as np
 from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import LabelBinarizer, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, LabelBinarizer, Normalizer, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from ..estimators import (
@@ -45,8 +49,21 @@ from ..model_selection import METHODS, EnsembleClassifier, TablePreparation
 from ..shift import Novelty
 from ..utils.validation import MAX_LABEL_LENGTH
 from ._table_model import TableModel
-from ._tree_checks import MAX_FEATURES
-from ._tree_state import TreeState
+from ._trees import (
+    FORESTS,
+    NODE_DTYPE,
+    PREDICTOR_RECORD_DTYPE,
+    SINGLE_TREES,
+    TREE_ESTIMATORS,
+    TREE_PARTS,
+    Tree,
+    TreePredictor,
+    check_boosting,
+    check_forest,
+    check_function,
+    drop_training_attributes,
+    restore_boosting,
+)
 
 PROJECTIONS = (CIDG, DICA, KFDA, MDA, SCA)
 OWN_TYPES: tuple[type, ...] = (
@@ -59,12 +76,12 @@ OWN_TYPES: tuple[type, ...] = (
     EnsembleClassifier,
     TableModel,
     TablePreparation,
-    TreeState,
     UndoBias,
 )
 CLASSIFIERS = (KNeighborsClassifier, LabelBinarizer, LinearSVC, LogisticRegression, RidgeClassifier, SVC)
 PREPARATIONS = (ColumnTransformer, Normalizer, OneHotEncoder, SimpleImputer, StandardScaler)
-ESTIMATORS = (*OWN_TYPES, *CLASSIFIERS, *PREPARATIONS, FrozenEstimator, Nystroem, Pipeline, RBFSampler)
+FEATURE_MAPS = (FrozenEstimator, Nystroem, Pipeline, RBFSampler)
+ESTIMATORS = (*OWN_TYPES, *CLASSIFIERS, *PREPARATIONS, *FEATURE_MAPS, *TREE_ESTIMATORS, *TREE_PARTS)
 # Types of packages above this one, by module and name. They read files when `transform` is called. A model file may
 # hold them, but nothing of them runs while it is loaded, and `reset_runtime_settings` removes the paths that it names.
 HIGHER_LAYER_TYPES = {"unseen.images._features": "ImageFeatures"}
@@ -73,8 +90,8 @@ RUNTIME_PARAMETERS = ("batch_size", "cache", "memory", "n_jobs", "verbose")
 OUTPUT_CONFIG = "_sklearn_output_config"  # what `set_output` stores
 CONTAINERS = (dict, list, set, tuple)
 VALUES = (bool, float, int, slice, str, type(None))
-# What estimators have beside parameters before they are fitted; constructors of scikit-learn set the last three.
-UNFITTED = {OUTPUT_CONFIG, "_metadata_request", "epsilon", "nu", "radius"}
+# What estimators have beside parameters before they are fitted; constructors of scikit-learn set the last five.
+UNFITTED = {OUTPUT_CONFIG, "_metadata_request", "epsilon", "estimator", "estimator_params", "nu", "radius"}
 
 
 def estimator_types() -> tuple[type, ...]:
@@ -103,18 +120,27 @@ SCALARS = {type_name(kind) for kind in np.sctypeDict.values() if issubclass(kind
 LOADERS = {
     "DictNode": {"builtins.dict"},
     "DTypeNode": {"numpy.dtype"},
+    "FunctionNode": {"sklearn.utils.validation.check_array"},  # of boosting with categories
     "JsonNode": {"builtins.str"},
     "ListNode": {"builtins.list"},
     "NdArrayNode": {"numpy.ndarray", *SCALARS},
     "ObjectNode": set(),  # the types of estimators
+    "PartialNode": {"functools.partial"},
     "SetNode": {"builtins.set"},
     "SliceNode": {"builtins.slice"},
+    "TreeNode": {"sklearn.tree._tree.Tree"},
     "TupleNode": {"builtins.tuple"},
     "TypeNode": {*map(type_name, (bool, float, int, str)), *SCALARS},
 }
 # The keys of a node: those of all nodes, and those of some loaders beside "content".
+REPEATED_TYPES = {*map(type_name, (*SINGLE_TREES, TreePredictor))}  # of which an ensemble has many
 NODE_KEYS = {"__class__", "__id__", "__loader__", "__module__", "content"}
-LOADER_KEYS = {"DictNode": {"key_types"}, "JsonNode": {"is_json"}, "NdArrayNode": {"file", "shape", "type"}}
+LOADER_KEYS = {
+    "DictNode": {"key_types"},
+    "JsonNode": {"is_json"},
+    "NdArrayNode": {"file", "shape", "type"},
+    "TreeNode": {"__reduce__"},
+}
 HEADER_KEYS = {"protocol", "_skops_version"}  # of the first node alone
 PROTOCOL = 2  # of skops 0.16; a file that asks for an older one would be built by older code
 SCHEMA = "schema.json"
@@ -122,7 +148,13 @@ MAX_SCHEMA = 2**26  # bytes
 MAX_JSON_MARKS = 2_500_000  # brackets, commas and colons; what lies between two takes up to 125 bytes once parsed
 MAX_NODES = 200_000  # a pool of 8 members has 2,500, a column of levels 8
 MAX_DEPTH = 30  # models of this package have 14
-MAX_MEMBERS = 1_000  # of an ensemble
+MAX_FEATURES = 2**22  # that an estimator may declare without an array of that length
+MAX_WIDTH = 2**21  # values that a model computes for one row at a time
+MAX_DOMAINS = 10_000  # of the novelty score, which compares each with all others
+MAX_MEMBERS = 200  # of an ensemble
+MAX_ESTIMATORS = (
+    500  # without the trees of forests; an ensemble of 15 members has 110, and each takes some milliseconds
+)
 MAX_ABSOLUTE_VALUE = 1e150  # tables hold no number that is larger, and squares of such numbers would be infinite
 
 
@@ -134,22 +166,23 @@ def parse_json(content: bytes) -> Any:
     return json.loads(content)
 
 
-def check_structure(payload: bytes) -> list[str]:
+def check_structure(payload: bytes, trusted: Collection[str] = ()) -> list[str]:
     """Names of the types that a stored model has and no model of this package does; ValueError if it is not sound.
 
-    Reads the description of the model and the headers of its arrays, and builds nothing.
+    Reads the description of the model and the headers of its arrays, and builds nothing. Trusted types may be stored in
+    other ways than those of this package.
     """
     with zipfile.ZipFile(io.BytesIO(payload)) as archive:
         members = archive.infolist()
         size = sum(member.file_size for member in members)
         if any(m.compress_type != zipfile.ZIP_STORED for m in members) or size > len(payload):
-            raise ValueError("the model in the file is compressed, and those that `unseen fit` writes never are")
+            raise ValueError("the model in the file is compressed twice")
         if archive.getinfo(SCHEMA).file_size > MAX_SCHEMA:
             raise ValueError(f"its description has more than {MAX_SCHEMA:,} bytes")
         schema = parse_json(archive.read(SCHEMA))
         if type(schema["protocol"]) is not int or schema["protocol"] < PROTOCOL:
             raise ValueError(f"its protocol is {schema['protocol']!r}; at least {PROTOCOL} is expected")
-        structure = _Structure(archive)
+        structure = _Structure(archive, trusted)
         try:
             structure.check({key: schema[key] for key in schema.keys() - HEADER_KEYS}, depth=1)
         except ValueError:
@@ -161,11 +194,13 @@ def check_structure(payload: bytes) -> list[str]:
 class _Structure:
     """A walk through the description of a model, node by node."""
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
+    def __init__(self, archive: zipfile.ZipFile, trusted: Collection[str]) -> None:
         self.untrusted_types: set[str] = set()
         self._archive = archive
+        self._trusted = trusted
         self._objects = set(estimator_names())
         self._nodes = 0
+        self._estimators = 0
         self._seen: dict[int, int | None] = {}  # content of nodes by their number; None while it is not known yet
 
     def check(self, node: Mapping[str, Any], depth: int) -> int:
@@ -180,10 +215,18 @@ class _Structure:
         number, loader, name = node["__id__"], node["__loader__"], f"{node['__module__']}.{node['__class__']}"
         if type(number) is not int or number <= 0:
             raise ValueError(f"a part of it has the number {number!r}")
+        if not name.replace(".", "").isidentifier():  # it may enter a command that users are told to run
+            raise ValueError(f"a part of it has the type {name!r}, which is not a name")
         if name not in (self._objects if loader == "ObjectNode" else LOADERS.get(loader, ())):
             self.untrusted_types.add(name)
-            if loader not in LOADERS:
+            if loader not in LOADERS or name in self._trusted:
+                for part in _nested_nodes(node):
+                    self.check(part, depth + 1)
                 return 0
+        if loader == "ObjectNode" and name not in REPEATED_TYPES:
+            self._estimators += 1
+            if self._estimators > MAX_ESTIMATORS:
+                raise ValueError(f"it has more than {MAX_ESTIMATORS:,} estimators")
         unknown = node.keys() - NODE_KEYS - LOADER_KEYS.get(loader, set())
         if unknown:
             raise ValueError(f"a {name} of it has unknown keys: {', '.join(sorted(unknown))}")
@@ -198,13 +241,17 @@ class _Structure:
 
     def _content(self, node: Mapping[str, Any], loader: str, name: str) -> tuple[Any, list[Any]]:
         """What a node says about itself, and the nodes below it."""
-        if loader == "TypeNode":
+        if loader in ("FunctionNode", "TypeNode"):
             return None, []
         if loader == "NdArrayNode" and node["type"] == "numpy":
             return self._array(node, name), []
         content = node["content"]
         if loader == "DictNode":
             return tuple(content), [node["key_types"], *content.values()]
+        if loader == "PartialNode":
+            return tuple(content), list(content.values())
+        if loader == "TreeNode":
+            return None, [node["__reduce__"]["args"], content]
         if loader == "JsonNode":
             if type(json.loads(content)) not in VALUES:
                 raise ValueError(f"a value of it is {content[:40]!r}")
@@ -233,41 +280,87 @@ class _Structure:
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
             there = self._archive.getinfo(node["file"]).file_size - file.tell()
         count = math.prod(shape)
-        if dtype.kind not in "biufSU" or count * dtype.itemsize != there or (count and not dtype.itemsize):
+        is_plain = dtype.kind in "biufSU" or dtype in (NODE_DTYPE, PREDICTOR_RECORD_DTYPE)
+        if not is_plain or count * dtype.itemsize != there or (count and not dtype.itemsize):
             raise ValueError(f"{node['file']} says that it holds {shape} of {dtype}, but it has {there:,} bytes")
         if name != "numpy.ndarray" and shape:
             raise ValueError(f"a {name} of it has the shape {shape}")
         return dtype.str, shape
 
 
-def untrusted_types(model: Any) -> list[str]:
+def _nested_nodes(node: Any) -> Iterator[Mapping[str, Any]]:
+    """The nodes directly below a node of any form."""
+    for value in node.values() if isinstance(node, dict) else node:
+        if isinstance(value, dict) and "__loader__" in value:
+            yield value
+        elif isinstance(value, (dict, list)):
+            yield from _nested_nodes(value)
+
+
+def copy_for_file(model: Any) -> Any:
+    """Copy a model without what only served its training, with equal matrices of several members as one object.
+
+    skops stores an object that is held in several places once.
+    """
+    originals: dict[Any, Any] = {}
+    memo: dict[int, Any] = {}
+    for part in _parts(model):
+        if isinstance(part, np.ndarray) and part.ndim == 2 and not part.dtype.hasobject:
+            content = hashlib.sha256(part.tobytes()).digest()
+            key = (part.dtype.str, part.shape, part.flags.c_contiguous, content)
+            memo[id(part)] = originals.setdefault(key, part)
+    copied = copy.deepcopy(model, memo)
+    for part in _parts(copied):
+        if isinstance(part, HistGradientBoostingClassifier):
+            drop_training_attributes(part)
+    if isinstance(copied, TableModel):
+        for member in copied.ensemble.members_:
+            for _, step in member.steps:
+                if "statistics_" in vars(step):  # sums of the training rows, from which `finalize` has computed
+                    step.finalize()
+                    del step.statistics_
+    return copied
+
+
+def untrusted_types(model: Any, trusted: Collection[str] = ()) -> list[str]:
     """Names of the types in a model that no model of this package has."""
-    return sorted({type_name(type(part)) for part in _parts(model) if not _is_known(part)})
+    known = {*estimator_types(), *CONTAINERS, *VALUES, np.ndarray, Tree, partial}
+    return sorted({type_name(type(part)) for part in _parts(model, trusted) if not _is_known(part, known)})
 
 
-def check_estimators(model: Any) -> None:
+def check_estimators(model: Any, trusted: Collection[str] = ()) -> None:
     """Raise ValueError for state that compiled code would not survive, or that would take too much memory to use."""
     readers = _file_readers() if isinstance(model, TableModel) else ()
-    estimators = estimator_types()
-    for part in _parts(model):
+    estimators = set(estimator_types())
+    checked: set[int] = set()  # trees, together with their forest
+    for part in _parts(model, trusted):
         if isinstance(part, np.ndarray):
             _check_array(part)
         elif type(part) in readers:
             raise ValueError(f"a model of tables holds {type(part).__name__}, which reads files")
         elif type(part) in estimators:
             _check_attributes(part)
-            check = CHECKS.get(type(part))
-            if check is not None and _is_fitted(part):
-                check(part)
+            if id(part) in checked or not _is_checked(part) or not _is_fitted(part):
+                continue
+            check_shapes(part)
+            if type(part) in CHECKS:
+                CHECKS[type(part)](part)
+            width = _layer_width(part)
+            if width > MAX_WIDTH:
+                raise ValueError(
+                    f"{type(part).__name__} computes {width:,} values a row; at most {MAX_WIDTH:,} are allowed"
+                )
+            if isinstance(part, FORESTS):
+                checked.update(map(id, part.estimators_))
 
 
-def reset_runtime_settings(model: Any) -> None:
+def reset_runtime_settings(model: Any, trusted: Collection[str] = ()) -> None:
     """Set parameters that say how and where to compute to their defaults, and remove output configurations.
 
     A transformer that reads a file keeps its name, not the folder: it is found in the current one, or by `set_params`.
     """
-    estimators, readers = estimator_types(), _file_readers()
-    for part in _parts(model):
+    estimators, readers = set(estimator_types()), _file_readers()
+    for part in _parts(model, trusted):
         if type(part) not in estimators:
             continue
         state, parameters = vars(part), inspect.signature(type(part)).parameters
@@ -277,6 +370,9 @@ def reset_runtime_settings(model: Any) -> None:
                 state[name] = parameters[name].default
         if type(part) in readers:
             state["model"] = PureWindowsPath(str(part.model)).name  # which splits at both kinds of slashes
+    for part in _parts(model, trusted):
+        if isinstance(part, HistGradientBoostingClassifier):
+            restore_boosting(part)
 
 
 def _check_array(array: Any) -> None:
@@ -303,8 +399,9 @@ def _check_attributes(part: Any) -> None:
             raise ValueError(f"{kind.__name__} has {name} = {width!r}; at most {MAX_FEATURES:,} are allowed")
 
 
-def _parts(model: Any) -> Iterator[Any]:
+def _parts(model: Any, trusted: Collection[str] = ()) -> Iterator[Any]:
     """Everything that a model consists of, once each."""
+    estimators = set(estimator_types())
     seen: set[int] = set()
     rest = [model]
     while rest:
@@ -319,7 +416,7 @@ def _parts(model: Any) -> Iterator[Any]:
             rest += part
         elif isinstance(part, np.ndarray) and part.dtype.hasobject:
             rest += part.ravel().tolist()
-        elif type(part) in estimator_types():
+        elif type(part) in estimators or (type_name(type(part)) in trusted and hasattr(part, "__dict__")):
             rest.append(vars(part))
 
 
@@ -329,10 +426,9 @@ def _is_fitted(part: Any) -> bool:
     return not more <= UNFITTED
 
 
-def _is_known(part: Any) -> bool:
+def _is_known(part: Any, known: set[type]) -> bool:
     if isinstance(part, type):
         return issubclass(part, np.generic)
-    known = (*estimator_types(), *CONTAINERS, *VALUES, np.ndarray)
     return type(part) in known or isinstance(part, (np.generic, np.dtype))
 
 
@@ -345,6 +441,53 @@ def _require(part: Any, **claims: bool) -> None:
 def _is_whole(array: Any, low: int, high: int) -> bool:
     """Whether an array holds whole numbers from `low` to below `high`."""
     return bool(array.dtype.kind == "i" and (array.size == 0 or (array.min() >= low and array.max() < high)))
+
+
+def check_shapes(part: Any) -> dict[str, int]:
+    """Check that the arrays of a fitted estimator have sizes that agree; return the sizes by their letters."""
+    sizes: dict[str, int] = {}
+    if "n_features_in_" in vars(part):
+        sizes["n"] = int(part.n_features_in_)
+    for name, letters in SHAPES.get(type(part), {}).items():
+        array = vars(part).get(name)
+        if array is None or isinstance(array, float):  # such as the mean of a scaler that does not center
+            continue
+        is_array = type(array) is np.ndarray and array.ndim == len(letters)
+        agree = is_array and all(
+            sizes.setdefault(letter, size) == size for letter, size in zip(letters, array.shape, strict=True)
+        )
+        if not agree:
+            shape = getattr(array, "shape", type(array).__name__)
+            raise ValueError(f"{type(part).__name__} does not fit together: {name} has the shape {shape}")
+    return sizes
+
+
+def find_width(model: Any) -> int:
+    """The largest number of values that a part of a fitted model computes for one row."""
+    estimators = set(estimator_types())
+    parts = (part for part in _parts(model) if type(part) in estimators and _is_checked(part) and _is_fitted(part))
+    return max((_layer_width(part) for part in parts), default=1)
+
+
+def _layer_width(part: Any) -> int:
+    """Number of values that a fitted estimator computes for one row, of which it may hold all rows at a time."""
+    n_classes = len(getattr(part, "classes_", ()))
+    if isinstance(part, OneHotEncoder):
+        return sum(part._n_features_outs)
+    if isinstance(part, SVC):
+        return n_classes * (n_classes - 1) // 2
+    if isinstance(part, EnsembleClassifier):
+        return n_classes * len(part.members_)
+    return max(n_classes, *check_shapes(part).values(), 1)
+
+
+def _is_checked(part: Any) -> bool:
+    return type(part) in SHAPES or type(part) in CHECKS
+
+
+def _check_novelty(novelty: Novelty) -> None:
+    n_domains = len(novelty.domains_)
+    _require(novelty, domains=2 <= n_domains <= MAX_DOMAINS)
 
 
 def _check_svc(svc: SVC) -> None:
@@ -476,11 +619,73 @@ def _is_positive(values: Any, shape: tuple[int, ...]) -> bool:
     return isinstance(values, np.ndarray) and values.shape == shape and bool(((values > 0) & (values < np.inf)).all())
 
 
+# Shapes of fitted attributes: one letter for each dimension, and the same letter for the same size within an estimator;
+# "n" is the number of features.
+PROJECTION_SHAPES = {
+    "X_fit_": "sn",
+    "dual_coef_": "sm",
+    "coef_": "fm",
+    "offset_": "m",
+    "eigenvalues_": "m",
+    "domains_": "d",
+    "classes_": "k",
+    "cell_counts_": "dk",
+}
+SHAPES: dict[type, dict[str, str]] = {
+    **dict.fromkeys(PROJECTIONS, PROJECTION_SHAPES),
+    DomainCenterer: {"domains_": "d", "means_": "dn"},
+    DomainHarmonizer: {
+        "domains_": "d",
+        "center_": "n",
+        "scale_": "n",
+        "covariate_coef_": "cn",
+        "covariate_center_": "c",
+        "domain_location_": "dn",
+        "domain_scale_": "dn",
+    },
+    MarginalTransferClassifier: {
+        "classes_": "k",
+        "domains_": "d",
+        "X_fit_": "sn",
+        "dual_coef_": "sm",
+        "intercept_": "m",
+        "domain_distances_": "dd",
+        "_domain": "s",
+        "_shares": "sd",
+        "_similarities": "dd",
+    },
+    Novelty: {
+        "domains_": "d",
+        "directions_": "nc",
+        "knots_": "c",
+        "means_": "dc",
+        "counts_": "d",
+        "traces_": "d",
+        "reference_": "d",
+        "shape_": "cc",
+        "depths_": "q",
+    },
+    PivotedNystroem: {"components_": "mn", "component_indices_": "m", "cholesky_": "mm"},
+    UndoBias: {"coef_": "mn", "intercept_": "m", "domains_": "d", "domain_coef_": "dmn", "domain_intercept_": "dm"},
+    LinearSVC: {"coef_": "mn", "intercept_": "m"},
+    LogisticRegression: {"coef_": "mn", "intercept_": "m"},
+    RidgeClassifier: {"intercept_": "m"},
+    Nystroem: {"components_": "mn", "component_indices_": "m", "normalization_": "mm"},
+    RBFSampler: {"random_weights_": "nm", "random_offset_": "m"},
+    SimpleImputer: {"statistics_": "n"},
+    StandardScaler: {"mean_": "n", "scale_": "n", "var_": "n"},
+    LabelBinarizer: {"classes_": "k"},
+}
+
 CHECKS: dict[type, Callable[[Any], None]] = {
     ColumnTransformer: _check_columns,
+    FunctionTransformer: check_function,
+    HistGradientBoostingClassifier: check_boosting,
     KNeighborsClassifier: _check_neighbors,
     OneHotEncoder: _check_encoder,
     EnsembleClassifier: _check_ensemble,
+    Novelty: _check_novelty,
     SVC: _check_svc,
     TablePreparation: _check_preparation,
+    **dict.fromkeys((*SINGLE_TREES, *FORESTS), check_forest),
 }

@@ -22,6 +22,12 @@ CHUNK_BYTES = 2**16
 GZIP_WBITS = 31  # the parameter of zlib that selects the gzip format
 TEMPORARY_PREFIX = ".unseen-"
 MIN_FREE_BYTES = 2**16  # with less free space, an SQLite error is attributed to a full disk
+# Characters that change the direction of the following text, even outside the name that contains them, and two that
+# break lines.
+DIRECTION_CHARACTERS = (0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+ESCAPED_DIRECTION = {code: f"\\u{code:04x}" for code in DIRECTION_CHARACTERS}
+CONTROL_CHARACTERS = (*range(9), *range(11, 32), *range(127, 160))  # all except tab and newline
+REPLACEMENTS = dict.fromkeys(CONTROL_CHARACTERS, "\ufffd") | ESCAPED_DIRECTION
 
 
 @contextmanager
@@ -174,3 +180,8 @@ def create_sqlite_tables(
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
         time.sleep(0.02)
+
+
+def escape_controls(text: str) -> str:
+    """Replace the control characters in text from files and tables, which a terminal would interpret."""
+    return text.translate(REPLACEMENTS)
