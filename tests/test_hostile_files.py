@@ -19,7 +19,6 @@ from scipy import sparse
 from scipy.io import savemat
 from sklearn.linear_model import LogisticRegression
 
-pytest.importorskip("polars")
 pytest.importorskip("skops")
 import polars as pl
 

@@ -25,7 +25,7 @@ MODULES = {"distributed", "exceptions"}
 LINALG_MODULES = ["_cell_statistics", "_scatters", "_eigenproblem"]  # each may import those before it
 INDEPENDENT = {"report"}  # takes plain values, so that any program may use it: imports utilities only
 HEAVY = {"sklearn.svm", "sklearn.metrics", "scipy.linalg", "pandas", "matplotlib"}
-EXTRAS = "PIL dask distributed jinja2 matplotlib onnx onnxruntime pandas polars"
+EXTRAS = "PIL dask distributed jinja2 matplotlib onnx onnxruntime pandas"
 EXTRAS += " fastexcel pooch rich skops starlette torch typer uvicorn xlsxwriter"
 OPTIONAL = set(EXTRAS.split())
 
@@ -54,7 +54,7 @@ def changed(before):
 
 report = {}
 # What the dependencies do when they are imported is theirs.
-import sklearn.svm, sklearn.metrics.pairwise, sklearn.model_selection, scipy.sparse.linalg, joblib
+import sklearn.svm, sklearn.metrics.pairwise, sklearn.model_selection, scipy.sparse.linalg, joblib, polars
 before, loaded = state(), set(sys.modules)
 import unseen
 report["changed by import"] = changed(before)

@@ -6,11 +6,10 @@ import gzip
 import pickle
 
 import numpy as np
+import polars as pl
 import pytest
 
-pl = pytest.importorskip("polars")
-
-from unseen.tables import TableError, iter_batches, list_files, load_table, scan  # noqa: E402
+from unseen.tables import TableError, iter_batches, list_files, load_table, scan
 
 GOOD = ["hospital,age,sex,diagnosis"] + [
     f"{place},{40 + i},{'fm'[i // 2 % 2]},{'ill' if i % 2 else 'well'}" for place in ("bonn", "leeds") for i in range(8)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 import numpy as np
+import polars as pl
 import pytest
 
-pl = pytest.importorskip("polars")
-
-from unseen.tables import TableError, load_table, make_preprocessor  # noqa: E402
-from written_tables import FRAME, changed, written  # noqa: E402
+from unseen.tables import TableError, load_table, make_preprocessor
+from written_tables import FRAME, changed, written
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pl = pytest.importorskip("polars")
-
-from unseen import compare  # noqa: E402
-from unseen.datasets import load_digits_table  # noqa: E402
-from unseen.tables import TableError, load_table  # noqa: E402
+from unseen import compare
+from unseen.datasets import load_digits_table
+from unseen.tables import TableError, load_table
 
 N = 240
 FRAME = pl.DataFrame(

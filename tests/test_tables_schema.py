@@ -6,6 +6,7 @@ import json
 import warnings
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +15,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-pl = pytest.importorskip("polars")
-
-from unseen.tables import Column, Schema, TableError, load_table, make_preprocessor  # noqa: E402
+from unseen.tables import Column, Schema, TableError, load_table, make_preprocessor
 
 SCHEMA = Schema(
     (Column("age", "numeric"), Column("sex", "categorical", ("f", "m")), Column("visits", "numeric")),

@@ -55,11 +55,10 @@ def load_folder(
     -----
     Samples may be rows or columns of a matrix: the number of labels determines which; if both match, samples are rows.
     Missing values become NaN. Columns of text are left out and listed in `DESCR`. Pickled objects in .npz files are
-    never loaded. Reading needs polars, and .mat files of version 7.3 need h5py: ``pip install 'unseen[cli]'``.
+    never loaded. Files of MATLAB of version 7.3 need h5py: ``pip install 'unseen[cli]'``.
 
     Examples
     --------
-    >>> import pytest; _ = pytest.importorskip("polars")
     >>> import tempfile
     >>> from pathlib import Path
     >>> import numpy as np

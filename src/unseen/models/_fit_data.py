@@ -62,8 +62,7 @@ def fit(
     ----------
     data : DataFrame, dict, list of dict, structured array, str, path or array-like of shape (n_samples, n_features)
         A table with columns of labels and domains, in memory or as the path of a file or folder: see
-        :func:`unseen.tables.load_table`. Or the features of the samples, with `y` and `sample_domain`. DataFrames of
-        pandas need no optional dependency; files and DataFrames of polars need polars.
+        :func:`unseen.tables.load_table`. Or the features of the samples, with `y` and `sample_domain`.
     y : array-like of shape (n_samples,), default=None
         Class labels, unless they are a column of a table.
     sample_domain : array-like of shape (n_samples,), default=None

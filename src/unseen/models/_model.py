@@ -20,7 +20,6 @@ from ..model_selection import Forecast
 from ..shift import NoveltyResult
 from ..tables import Schema, encode_class_labels, format_count, has_columns, is_path, write_excel
 from ..utils.io import atomic_write, check_output_path, temporary_folder
-from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains
 from ._batch_prediction import BatchPrediction, domain_moments
@@ -606,7 +605,6 @@ class Model:
         """
         if centering not in ("model", "target"):
             raise ValueError(f"centering must be 'model' or 'target'; got {centering!r}.")
-        optional_import("polars", "predict_table")
         model = self.table_model
         missing_in_training = self._missing_in_training()
         if coverage is not None:  # an unattainable coverage raises an error before the data are read

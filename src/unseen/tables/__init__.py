@@ -1,7 +1,6 @@
 """Tables in files or in memory: reading, checks, and encoding as numbers."""
 
 from ._agreement import Agreement, encode_class_labels
-from ._array_frame import ArrayFrame
 from ._column_roles import Dates, TableOptions
 from ._data import check_array_options, open_data, table_from_arrays
 from ._errors import TableError, find_similar_column, format_count, format_unknown_column, translate_read_errors
@@ -22,7 +21,7 @@ from ._frames import as_frame
 from ._load import SurveyedTable, Table, load_table, read_survey, survey_files, survey_table
 from ._schema import Column, NewValues, Scale, Schema, check_feature_magnitudes, make_preprocessor
 from ._survey import check_name_lengths, choose_batch_size
-from ._values import as_text, find_missing, is_readable
+from ._values import as_text, is_readable
 
 __all__ = [
     "Agreement",

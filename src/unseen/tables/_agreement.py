@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ._checks import parse_booleans, parse_whole_numbers
 from ._schema import NEW_LEVEL_CODE, NewValues, encode_levels
-from ._values import as_text, import_polars
-
-if TYPE_CHECKING:
-    import polars as pl
+from ._values import as_text
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class Agreement:
 
     Examples
     --------
-    >>> import pytest; pl = pytest.importorskip("polars")
+    >>> import polars as pl
     >>> from unseen.tables import Agreement
     >>> labels = pl.Series(["ill", "well", None, "dead"])
     >>> agreement = Agreement.from_predictions(labels, ["ill", "ill", "ill", "ill"], ["ill", "well"])
@@ -120,7 +118,7 @@ def _format_labels(labels: pl.Series, classes: NDArray[Any]) -> pl.Series:
     """Format labels like the classes: a table may hold ' 7' or 7.0 for 7, and true for True."""
     text = as_text(labels)
     if classes.dtype.kind == "b":
-        return parse_booleans(text).cast(import_polars().String).str.to_titlecase().fill_null(text)
+        return parse_booleans(text).cast(pl.String).str.to_titlecase().fill_null(text)
     if classes.dtype.kind not in "iu":
         return text
-    return parse_whole_numbers(text).cast(import_polars().String).fill_null(text)
+    return parse_whole_numbers(text).cast(pl.String).fill_null(text)

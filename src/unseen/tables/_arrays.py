@@ -9,20 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from zipfile import ZipFile, ZipInfo
 
 import numpy as np
+import polars as pl
 from numpy.lib import format as npy_format
 
 from ..utils.io import check_inflation
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels as Array
 from ..utils.validation import format_list
-from ._values import import_polars
-
-if TYPE_CHECKING:
-    import polars as pl
 
 HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # Placeholder for content that is not an array of numbers or text: a structure, or a pickled Python object.
@@ -175,7 +172,6 @@ class Arrays:
 
     def to_frame(self, rows: slice = slice(None)) -> pl.DataFrame:
         """Convert rows to a frame, in which features are numbered."""
-        pl = import_polars()
         names = [f"feature_{i}" for i in range(self.matrix.shape[1])]
         features = pl.from_numpy(self.matrix[rows], schema=names, orient="row")
         return features.with_columns(pl.Series(name, vector[rows]) for name, vector in self.vectors.items())

@@ -5,22 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ..linalg import Ints
 from ..utils.validation import format_list
-from ._array_frame import parse_number
 from ._column_roles import ColumnRoles, TableOptions, make_left_out_notices
 from ._errors import MAX_SHOWN, NO_LINE_ENDS, format_count
 from ._schema import Column
 from ._survey import MAX_LEVELS, ColumnStatistics, Survey, ValueEncoder
-from ._values import has_polars, import_polars
-
-if TYPE_CHECKING:
-    import polars as pl
 
 CODE_NAME = re.compile(r"(^|[\s_.\-])(?i:id)$|[a-z](ID|Id)$")  # of integer columns that may hold codes
 MAX_MEASURED_CLASSES = 20  # a label with more distinct values that are not integers is a measurement
@@ -35,9 +31,6 @@ MAX_CELLS = 20_000_000  # domains times classes; columns that hold neither may h
 
 def parse_labels(names: Sequence[str]) -> NDArray[Any]:
     """Convert distinct labels from text to booleans or integers if all of them are, else return them as text."""
-    if not has_polars():
-        return _parse_labels(names)
-    pl = import_polars()
     text = pl.Series(names, dtype=pl.String)
     booleans = parse_booleans(text)
     if len(names) and not booleans.null_count():
@@ -47,28 +40,14 @@ def parse_labels(names: Sequence[str]) -> NDArray[Any]:
     return np.array(names, dtype=str) if integers.null_count() or has_codes else integers.to_numpy()
 
 
-def _parse_labels(names: Sequence[str]) -> NDArray[Any]:
-    """Convert distinct labels without polars."""
-    words = [name.strip().lower() for name in names]
-    if words and set(words) <= {"true", "false"}:
-        return np.array([word == "true" for word in words])
-    has_codes = any(re.match(r"[+-]?0\d", word) for word in words)  # 007 is a code, not the number 7
-    numbers = [None if word in ("true", "false") else parse_number(word) for word in words]
-    are_integers = all(number is not None and abs(number) < 2**53 and number == round(number) for number in numbers)
-    if has_codes or not are_integers:
-        return np.array(names, dtype=str)
-    return np.array([int(number or 0) for number in numbers])
-
-
 def parse_booleans(text: pl.Series) -> pl.Series:
     """Parse text such as True or false as booleans; null if it is not a boolean."""
     words = text.str.strip_chars().str.to_lowercase()
-    return words.replace_strict({"true": True, "false": False}, default=None, return_dtype=import_polars().Boolean)
+    return words.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
 
 
 def parse_whole_numbers(text: pl.Series) -> pl.Series:
     """Parse text such as 7 or 7.0 as integers; null if it is not an integer."""
-    pl = import_polars()
     stripped = text.str.strip_chars()
     numbers = stripped.cast(pl.Float64, strict=False)
     is_exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
@@ -136,9 +115,6 @@ def _find_label_problems(labels: NDArray[Any], survey: Survey, *, keep_all: bool
 
 
 def _are_numbers(names: Sequence[str]) -> bool:
-    if not has_polars():
-        return all(parse_number(name) is not None for name in names)
-    pl = import_polars()
     return bool(pl.Series(names).cast(pl.Float64, strict=False).null_count() == 0)
 
 
@@ -181,7 +157,7 @@ def _find_mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Int
     """Find files with numbers as labels next to files with words as labels."""
     if classes.dtype.kind != "U":
         return []
-    is_number = parse_whole_numbers(import_polars().Series(classes.tolist())).is_not_null().to_numpy()
+    is_number = parse_whole_numbers(pl.Series(classes.tolist())).is_not_null().to_numpy()
     is_present = counts > 0
     has_rows = is_present.any(axis=1)
     only_words = domains[has_rows & ~is_present[:, is_number].any(axis=1)].tolist()

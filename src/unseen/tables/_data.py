@@ -12,7 +12,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from ..utils.validation import check_domains, check_label_length, encode_classes, format_list
 from ._column_roles import TableOptions
 from ._files import FrameFile, has_columns, is_path
-from ._frames import as_frame, attach_columns
+from ._frames import as_frame, convert_column
 from ._load import SurveyedTable, Table, survey_files, survey_table
 from ._schema import Column, Schema, check_feature_magnitudes
 
@@ -83,7 +83,7 @@ def _survey_with_arrays(data: Any, y: Any, sample_domain: Any, options: TableOpt
         name = _free_name(getattr(sample_domain, "name", None) or "domain", [*frame.columns, *columns])
         columns[name] = check_domains(sample_domain, frame.height)
         options = replace(options, domain=name)
-    file = FrameFile(attach_columns(frame, columns))
+    file = FrameFile(frame.with_columns(convert_column(name, values) for name, values in columns.items()))
     return survey_files([(file.name, file)], options, file.name, several=False)
 
 

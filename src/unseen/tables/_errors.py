@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import polars as pl
+
 from ..utils.validation import format_list
-from ._values import has_polars, import_polars
 
 MAX_SHOWN = 8  # names, values or rows listed in a message
 NO_LINE_ENDS = "its header has no line ending that is recognized. Save it with line endings of Unix or Windows"
@@ -65,10 +66,9 @@ def raise_table_error(problems: Sequence[str], source: str = "The table") -> Non
 @contextmanager
 def translate_read_errors(path: Any, *, all_exceptions: bool = False) -> Iterator[None]:
     """Turn exceptions of polars, or with `all_exceptions` those of any reader of files, into a TableError."""
-    kinds: tuple[type[BaseException], ...] = (Exception,) if all_exceptions else ()
-    if has_polars():
-        exceptions = import_polars().exceptions
-        kinds = (exceptions.PanicException, exceptions.PolarsError, *kinds)
+    kinds: tuple[type[BaseException], ...] = (pl.exceptions.PanicException, pl.exceptions.PolarsError)
+    if all_exceptions:
+        kinds = (*kinds, Exception)
     try:
         yield
     except (ImportError, MemoryError, TableError):

@@ -6,17 +6,15 @@ import logging
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zipfile import ZipFile
+
+import polars as pl
 
 from ..utils.io import check_inflation
 from ..utils.optional_imports import optional_import
 from ..utils.validation import format_list
 from ._errors import TableError
-from ._values import import_polars
-
-if TYPE_CHECKING:
-    import polars as pl
 
 EXCEL_ENDINGS = (".xlsx",)
 UNNAMED = "__UNNAMED__"  # the start of the names that fastexcel gives to columns without a name
@@ -32,7 +30,6 @@ TEXT_OPTIONS = {
 
 def read_excel(path: Path) -> pl.DataFrame:
     """Read the only sheet with data of a workbook, without rows and unnamed columns that are empty."""
-    pl = import_polars()
     workbook, sheet = _open_sheet(path)
     frame = workbook.load_sheet(sheet, schema_sample_rows=None).to_polars()
     unnamed = [name for name in frame.columns if name.startswith(UNNAMED)]

@@ -14,22 +14,18 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from zipfile import ZipFile, ZipInfo
 
 import numpy as np
+import polars as pl
 from sklearn.utils import gen_batches
 
 from ..utils.io import check_gzip, check_inflation
 from ..utils.validation import format_list
-from ._array_frame import ArrayFrame
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
 from ._errors import TableError, format_count, format_unknown_column, raise_table_error, translate_read_errors
 from ._excel import EXCEL_ENDINGS, read_excel, read_excel_header
-from ._values import import_polars
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Files of text, by their ending, with the usual separator. An archive with the ending .zip holds one such file.
 TEXT_ENDINGS = {
@@ -198,7 +194,7 @@ def _stem(path: Path) -> str:
 class FrameFile:
     """A frame in memory with the interface of a file."""
 
-    frame: pl.DataFrame | ArrayFrame
+    frame: pl.DataFrame
     name: str = "The frame"
     suffix: str = ""
 
@@ -303,14 +299,6 @@ def iter_file_batches(
     names: ArrayNames | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Read one file in batches of rows, in order; of a Parquet file, optionally only `rows` rows from `first` on."""
-    if isinstance(file, FrameFile) and isinstance(file.frame, ArrayFrame):
-        raise_table_error(
-            [format_unknown_column(name, file.frame.columns) for name in columns or () if name not in file.frame.data],
-            file.name,
-        )
-        selected = file.frame if columns is None else file.frame[list(columns)]
-        yield from selected.iter_slices(size)  # type: ignore[misc]
-        return
     # In a text file every cell takes its own bytes, so that text cannot be longer than the file.
     is_text_file = isinstance(file, Path) and get_file_ending(file) in TEXT_ENDINGS
     for frame in _iter_decoded_batches(file, columns, size, first, rows, names):
@@ -324,7 +312,6 @@ def _split_long_text(file: Source, frame: pl.DataFrame) -> list[pl.DataFrame]:
 
     Files and frames may store a repeated text once for all rows, but most operations of polars copy it for each row.
     """
-    pl = import_polars()
     lengths = [pl.col(name).str.len_bytes() for name, dtype in frame.schema.items() if dtype == pl.String]
     categorical = [name for name, dtype in frame.schema.items() if dtype in (pl.Categorical, pl.Enum)]
     lengths += [pl.col(name).cat.len_bytes() for name in categorical]
@@ -361,7 +348,7 @@ def _iter_decoded_batches(
                 yield from frame.iter_slices(size)
             return
         # The metadata of the file hold its number of rows; with a selection of columns, polars would decode values.
-        n_rows = int(all_columns.select(import_polars().len()).collect().item())
+        n_rows = int(all_columns.select(pl.len()).collect().item())
         if get_file_ending(file) in ARROW_ENDINGS:
             n_read = 0
             for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
@@ -388,8 +375,6 @@ def _check_row_count(file: Source, n_read: int, n_declared: int) -> None:
 def open_table(name: str, file: Source, names: ArrayNames | None = None) -> TableFile:
     """Read the columns of a file and their types."""
     with translate_read_errors(file, all_exceptions=True):
-        if isinstance(file, FrameFile) and isinstance(file.frame, ArrayFrame):
-            return TableFile(name, file, dict(file.frame.types))
         if isinstance(file, Path) and get_file_ending(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file, names)
             types = dict(arrays.to_frame(slice(1)).schema)
@@ -420,8 +405,7 @@ def find_repeated_names(names: Iterable[str]) -> list[str]:
 
 def _scan(file: Source) -> pl.LazyFrame:
     if isinstance(file, FrameFile):
-        return file.frame.lazy()  # type: ignore[union-attr]
-    pl = import_polars()
+        return file.frame.lazy()
     ending = get_file_ending(file)
     with translate_read_errors(file, all_exceptions=True):
         if not file.stat().st_size:
@@ -453,7 +437,7 @@ def _select_columns(file: Source, lazy: pl.LazyFrame, columns: Sequence[str] | N
     schema = lazy.collect_schema()
     problems = [format_unknown_column(name, schema) for name in columns if name not in schema]
     raise_table_error(problems, file.name)
-    return lazy.select(import_polars().col(list(columns)))
+    return lazy.select(pl.col(list(columns)))
 
 
 def _read_header(file: Path) -> tuple[list[str], str]:

@@ -5,32 +5,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ..linalg import check_squares
 from ..utils.validation import format_list
-from ._array_frame import ArrayFrame
 from ._column_roles import parse_missing_values
 from ._errors import MAX_SHOWN, format_count, format_unknown_column, raise_table_error
 from ._values import (
     DATE_FORMATS,
     ISO_FORMAT,
-    as_floats,
     as_levels,
     as_text,
-    find_missing,
-    import_polars,
     list_distinct,
     mark_missing,
     parse_days,
     parse_numbers,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Kind = Literal["numeric", "categorical", "date"]
 ROLES = ("label", "domain", "group")
@@ -103,7 +97,7 @@ class Schema:
 
     Examples
     --------
-    >>> import pytest; pl = pytest.importorskip("polars")
+    >>> import polars as pl
     >>> from unseen.tables import Column, Schema
     >>> schema = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m"))), label="ill")
     >>> schema.encode(pl.DataFrame({"sex": ["m", "x", None], "age": ["40", "NA", "50.5"]}))
@@ -131,7 +125,7 @@ class Schema:
         number, so that a table may be typed in one file and plain text in another.
         """
         self.check_columns(frame.columns, "The table")
-        frame = _add_empty_columns(frame, self.find_absent(frame.columns))
+        frame = frame.with_columns(pl.lit(None).alias(name) for name in self.find_absent(frame.columns))
         marks = {column.name: column.missing_values for column in self.columns if column.missing_values}
         frame = mark_missing(frame, marks)
         numeric = [position for position, column in enumerate(self.columns) if column.kind == "numeric"]
@@ -145,11 +139,11 @@ class Schema:
             if column.kind == "categorical":
                 encoded[:, position] = encode_levels(frame[column.name], column.levels)
             elif column.kind == "date":
-                days = as_floats(parse_days(frame[column.name], column.date_format))
+                days = parse_days(frame[column.name], column.date_format).to_numpy()
                 if column.date_format != ISO_FORMAT:  # ISO dates are never ambiguous, and typed dates become ISO text
-                    days = np.where(np.isnan(days), as_floats(parse_days(frame[column.name])), days)
+                    days = np.where(np.isnan(days), parse_days(frame[column.name]).to_numpy(), days)
                 encoded[:, position] = days
-                is_invalid = np.isnan(days) & ~find_missing(as_text(frame[column.name]))
+                is_invalid = np.isnan(days) & as_text(frame[column.name]).is_not_null().to_numpy()
                 if is_invalid.any():
                     invalid[column.name] = ("date", is_invalid)
         problems = []
@@ -290,32 +284,13 @@ def _find_column_problem(column: Column) -> str | None:
     return None
 
 
-def _add_empty_columns(frame: Any, names: list[str]) -> Any:
-    if isinstance(frame, ArrayFrame):
-        return frame.with_columns({name: np.full(frame.height, None, dtype=object) for name in names})
-    pl = import_polars()
-    return frame.with_columns(pl.lit(None).alias(name) for name in names)
-
-
-def encode_levels(series: Any, levels: tuple[str, ...]) -> NDArray[np.float64]:
+def encode_levels(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
     """Return the index of each value among the levels: -1 if it is not among them, NaN if it is missing."""
-    if isinstance(series, np.ndarray):
-        return _encode_array_levels(series, levels)
-    pl = import_polars()
     text = as_text(series)
     codes = text.cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64)
     if codes.null_count() > text.null_count():  # A code may be written with a decimal point in one file only.
         codes = codes.fill_null(as_levels(text).cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64))
     return np.where(text.is_null().to_numpy(), np.nan, codes.fill_null(NEW_LEVEL_CODE).to_numpy())
-
-
-def _encode_array_levels(column: NDArray[Any], levels: tuple[str, ...]) -> NDArray[np.float64]:
-    index: dict[str | None, float] = {level: float(i) for i, level in enumerate(levels)}
-    codes = []
-    for text, code_text in zip(as_text(column).tolist(), as_levels(column).tolist(), strict=True):
-        is_missing = text is None
-        codes.append(np.nan if is_missing else index.get(text, index.get(code_text, NEW_LEVEL_CODE)))
-    return np.array(codes, dtype=np.float64)
 
 
 def check_feature_magnitudes(X: NDArray[np.float64], schema: Schema) -> None:

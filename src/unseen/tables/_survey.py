@@ -7,9 +7,10 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ..linalg import Ints
@@ -21,22 +22,14 @@ from ._files import Source, TableFile, iter_file_batches
 from ._values import (
     DATE_FORMATS,
     MISSING_MARKS,
+    as_levels,
     as_text,
-    count_missing,
-    find_missing,
-    hash_text,
+    is_text,
     list_distinct,
-    list_levels,
-    list_marks,
-    longest_text,
     mark_missing,
     parse_days,
     parse_numbers,
-    rank_text,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 MAX_DISTINCT_NAMES = 1_000_000  # distinct labels, domains or groups kept in memory
 MAX_LEVELS = 1000  # of a categorical column
@@ -59,7 +52,7 @@ ID_NAME = re.compile(rf"^(?i:index|idx|key|row|)$|{ID_ENDING.pattern}")
 
 def check_name_lengths(text: pl.Series, column: str) -> None:
     """Raise for a label, domain or group that is too long: NumPy would allocate its width for every row."""
-    longest = longest_text(text)
+    longest = text.str.len_chars().max() or 0
     if longest > MAX_LABEL_LENGTH:
         raise TableError(
             [
@@ -107,11 +100,10 @@ class ValueEncoder:
         if self.ignored is None or self.column is None:
             return frame, np.arange(frame.height)
         text = as_text(frame[self.column])
-        is_ignored = find_missing(text)
+        is_ignored = text.is_null()
         if not self.ignores_missing:
-            names, ranks = rank_text(text)
-            is_ignored = np.array([False, *(name.strip() == self.ignored for name in names)])[ranks]
-        return frame.filter(~is_ignored), np.flatnonzero(~is_ignored)
+            is_ignored = (text.str.strip_chars() == self.ignored).fill_null(False)
+        return frame.filter(~is_ignored), np.flatnonzero(~is_ignored.to_numpy())
 
     def fit_encode(self, frame: pl.DataFrame, rows: Ints, default: int = 0) -> Ints:
         """Encode the values of new rows, which have the given indices; `default` is the code without a column."""
@@ -126,7 +118,7 @@ class ValueEncoder:
                         "for labels, domains or groups. Choose another column."
                     ]
                 )
-            missing = rows[find_missing(text)]
+            missing = rows[text.is_null().to_numpy()]
             self.first_missing += missing[: MAX_SHOWN - len(self.first_missing)].tolist()
             self.n_missing += len(missing)
         return self.encode(frame, default)
@@ -135,7 +127,8 @@ class ValueEncoder:
         """Encode values that `fit_encode` has encoded before."""
         if self.column is None:
             return np.full(frame.height, default)
-        names, ranks = rank_text(as_text(frame[self.column]))
+        text = as_text(frame[self.column])
+        names = text.drop_nulls().unique().sort().to_list()
         new_names = [name for name in names if name not in self.code_of_name]
         if new_names:
             raise TableError(
@@ -145,7 +138,7 @@ class ValueEncoder:
                 ]
             )
         codes = np.array([0, *(self.code_of_name[name] for name in names)], dtype=np.intp)
-        return codes[ranks]
+        return codes[text.rank("dense").fill_null(0).to_numpy()]
 
 
 class ColumnStatistics:
@@ -238,7 +231,7 @@ class ColumnStatistics:
                 self.first_not_number[position] = value, int(rows[first])
             for date_format, possible in self.may_be_dates.items():
                 if possible[position]:
-                    is_no_date = find_missing(parse_days(frame.to_series(position), date_format))
+                    is_no_date = parse_days(frame.to_series(position), date_format).is_null().to_numpy()
                     possible[position] = not (is_wrong & is_no_date).any()
             self.n_not_numbers[position] += is_wrong.sum()
             self.n_present[position] += is_wrong.sum()
@@ -263,9 +256,11 @@ class ColumnStatistics:
 
     def _add_missing_marks(self, frame: pl.DataFrame, is_missing: NDArray[np.bool_]) -> None:
         """Collect the text that stands for missing values, from columns with more missing values than nulls."""
-        for position in np.flatnonzero(is_missing.sum(axis=0) > count_missing(frame)).tolist():
-            marks = list_marks(frame.to_series(position), is_missing[:, position])
-            if marks:
+        n_null = np.array(frame.null_count().row(0))
+        for position in np.flatnonzero(is_missing.sum(axis=0) > n_null).tolist():
+            series = frame.to_series(position)
+            if is_text(series.dtype):
+                marks = list_distinct(series.cast(pl.String).filter(is_missing[:, position]))
                 self.missing_marks.setdefault(position, set()).update(mark for mark in marks if mark.strip())
 
     def _add_unique_values(self, values: NDArray[np.float64]) -> None:
@@ -283,7 +278,8 @@ class ColumnStatistics:
         """Add the levels of a batch of rows, of all columns that are not numeric."""
         for position in np.flatnonzero(~self.numeric & ~self.too_many_levels).tolist():
             has_codes = bool(self.declared[position] and not self.n_not_numbers[position])
-            new_levels = list_levels(frame[self.names[position]], as_codes=has_codes)
+            distinct = frame[self.names[position]].unique()
+            new_levels = list_distinct(as_levels(distinct) if has_codes else as_text(distinct))
             levels = self.levels[position]
             if len(new_levels) <= MAX_LEVELS:
                 levels.update(new_levels)
@@ -442,8 +438,8 @@ def _add_rows(survey: Survey, frame: pl.DataFrame, file_domain: int) -> None:
     if rows[0] < MAX_IDENTIFIER_ROWS:
         for name, batches in survey.group_hashes.items():
             text = as_text(frame[name])
-            is_present = ~find_missing(text)
-            batches.append((hash_text(text)[is_present], domains[is_present]))
+            is_present = text.is_not_null().to_numpy()
+            batches.append((text.hash().to_numpy()[is_present], domains[is_present]))
     survey.cells.update(dict(count_cells(domains, labels)))
 
 
