@@ -79,6 +79,67 @@ def test_a_small_compressed_text_does_not_become_large(tmp_path):
     assert sum(frame.height for frame in iter_batches(file)) == 10_000
 
 
+def understate_size(path, size=100):
+    """Declare fewer bytes of each member than an archive holds."""
+    content = bytearray(path.read_bytes())
+    for signature, offset in ((b"PK\3\4", 22), (b"PK\1\2", 24)):
+        at = content.find(signature)
+        while at >= 0:
+            content[at + offset : at + offset + 4] = struct.pack("<I", size)
+            at = content.find(signature, at + 4)
+    path.write_bytes(content)
+
+
+def write_sheet(path, cells):
+    """Write a workbook whose only sheet has the given XML of cells."""
+    xlsxwriter = pytest.importorskip("xlsxwriter")
+    pytest.importorskip("fastexcel")
+    with xlsxwriter.Workbook(path) as workbook:
+        workbook.add_worksheet("sheet")
+    sheet = f'<worksheet xmlns="{SHEET_NAMES}"><sheetData>{cells}</sheetData></worksheet>'
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in (members | {"xl/worksheets/sheet1.xml": sheet.encode()}).items():
+            archive.writestr(name, content)
+
+
+SHEET_NAMES = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+FIRST_ROW = '<row r="1"><c r="A1"><v>1</v></c><c r="B1"><v>2</v></c></row>'
+
+
+def test_a_cell_far_from_the_table_is_named(tmp_path):
+    """The rectangle from A1 to this cell would take 400 GB, for which the reader ends the process."""
+    file = tmp_path / "x.xlsx"
+    write_sheet(file, FIRST_ROW + '<row r="1048576"><c r="XFD1048576"><v>2</v></c></row>')
+    refused(file, "its 3 cells are spread over 1,048,576 rows and 16,384 columns, up to XFD1048576. Delete")
+    write_sheet(file, FIRST_ROW + '<row r="1048576"><c r="B1048576"><v>2</v></c></row>')
+    assert next(iter_batches(file)).shape == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["x.csv.zip", "x.xlsx"])
+@pytest.mark.parametrize("is_understated", [False, True])
+def test_what_an_archive_holds_is_measured_while_it_is_read(tmp_path, name, is_understated):
+    file = tmp_path / name
+    if name == "x.xlsx":
+        write_sheet(file, FIRST_ROW + "<row/>" * 3_000_000)
+    else:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("x.csv", ZEROS)
+    if is_understated:
+        understate_size(file)
+    reason = "Bad CRC-32 for file" if is_understated else "compressed bytes become .* or more, over 200 times as many"
+    with in_little_memory():
+        refused(file, reason)
+
+
+def test_the_number_of_columns_is_bounded(tmp_path):
+    (tmp_path / "x.csv").write_text(",".join(f"c{i}" for i in range(200_000)) + "\n")
+    refused(tmp_path / "x.csv", "it has more than 100,000 columns. Leave some out.")
+    (tmp_path / "x.jsonl").write_text("".join(f'{{"y": 1, "c{i}": 1}}\n' for i in range(20_000)))
+    refused(tmp_path / "x.jsonl", "it has more than 5,000 columns. Leave some out.")
+
+
 def test_a_sparse_matlab_matrix_is_not_expanded_beyond_a_thousand_times_its_size(tmp_path):
     file = tmp_path / "x.mat"
     savemat(file, {"X": sparse.csc_array((10**6, 10**3)), "y": np.zeros(10)})

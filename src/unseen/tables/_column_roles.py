@@ -191,9 +191,11 @@ def assign_roles(tables: Sequence[TableFile], options: TableOptions, *, several:
     else:
         roles.domain = _choose_column("domain", options, columns, free, roles)
     roles.problems += _find_conflicts(roles, options)
-    others = [name for name in columns if name in {*free, *categories} and name != roles.domain]
+    not_in_role = {*free, *categories} - {roles.domain}
+    others = [name for name in columns if name in not_in_role]
     if options.features is not None:
-        chosen = [name for name in dict.fromkeys(options.features) if name in set(columns)]
+        known = set(columns)
+        chosen = [name for name in dict.fromkeys(options.features) if name in known]
         roles.left_out = dict.fromkeys(others, "not requested")
     else:
         chosen = _choose_default_features(tables, others, taken, roles, keep_all=options.keep_all)

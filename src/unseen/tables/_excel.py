@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,14 @@ from zipfile import ZipFile
 
 import polars as pl
 
-from ..utils.io import check_inflation
+from ..utils.io import read_inflated
 from ..utils.optional_imports import optional_import
 from ..utils.validation import format_list
 from ._errors import TableError
 
 EXCEL_ENDINGS = (".xlsx",)
+CELL_REFERENCE = re.compile(rb' r="([A-Z]{1,3})([0-9]{1,7})"')
+MAX_EMPTY_CELLS = 10_000_000  # of the rectangle that holds all cells of a sheet, which is allocated
 UNNAMED = "__UNNAMED__"  # the start of the names that fastexcel gives to columns without a name
 MAX_EXCEL_ROWS = 1_048_575  # below the header
 # Text that starts like a formula, a number or a link is written as text.
@@ -46,12 +49,36 @@ def read_excel_header(path: Path) -> list[str]:
     return [name for name in row.row(0) if name is not None]
 
 
+def check_workbook(path: Path) -> None:
+    """Raise for a workbook that becomes too large, when it is decompressed or because of a cell far from the others."""
+    with ZipFile(path) as archive:
+        for member in archive.infolist():
+            n_cells = 0
+            last_row = 0
+            columns: set[bytes] = set()
+            rest = b""
+            with archive.open(member) as stream:
+                for chunk in read_inflated(stream, path.stat().st_size, "save it as CSV."):
+                    # A reference may be cut by the end of a chunk.
+                    text, mark, rest = (rest + chunk).rpartition(b"<")
+                    cells = CELL_REFERENCE.findall(text + mark)
+                    n_cells += len(cells)
+                    columns.update(column for column, _ in cells)
+                    last_row = max(last_row, *(int(row) for _, row in cells), 0)
+            last_column = max(columns, key=lambda name: (len(name), name), default=b"").decode()
+            width = 0
+            for letter in last_column:
+                width = 26 * width + ord(letter) - ord("A") + 1
+            if width * last_row - n_cells > MAX_EMPTY_CELLS:
+                raise ValueError(
+                    f"its {n_cells:,} cells are spread over {last_row:,} rows and {width:,} columns, up to "
+                    f"{last_column}{last_row}. Delete the cells outside of the table, or save it as CSV"
+                )
+
+
 def _open_sheet(path: Path) -> tuple[Any, str]:
     """Open a workbook, and find its only sheet with data."""
     fastexcel = optional_import("fastexcel", f"Reading {path.name}")
-    with ZipFile(path) as archive:
-        size = sum(member.file_size for member in archive.infolist())
-    check_inflation(size, path.stat().st_size, "save it as CSV.")
     logging.getLogger("fastexcel").addHandler(logging.NullHandler())  # it reports empty columns to stderr otherwise
     workbook = fastexcel.read_excel(path)
     sheets = [name for name in workbook.sheet_names if workbook.load_sheet(name, header_row=None, n_rows=1).height > 0]

@@ -8,6 +8,7 @@ import glob
 import gzip
 import io
 import itertools
+import json
 import os
 import re
 from collections import Counter
@@ -21,11 +22,11 @@ import numpy as np
 import polars as pl
 from sklearn.utils import gen_batches
 
-from ..utils.io import check_gzip, check_inflation
+from ..utils.io import read_inflated
 from ..utils.validation import format_list
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
 from ._errors import TableError, format_count, format_unknown_column, raise_table_error, translate_read_errors
-from ._excel import EXCEL_ENDINGS, read_excel, read_excel_header
+from ._excel import EXCEL_ENDINGS, check_workbook, read_excel, read_excel_header
 
 # Files of text, by their ending, with the usual separator. An archive with the ending .zip holds one such file.
 TEXT_ENDINGS = {
@@ -50,6 +51,8 @@ DECIMAL_COMMA = r"^\s*([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)\s*$"
 MAX_HEADER_CHARACTERS = 2**24
 MAX_CELL_BYTES = 100_000  # longer text is neither a number, nor a date, nor a category
 MAX_BATCH_TEXT_BYTES = 2**26
+MAX_COLUMNS = 100_000
+MAX_JSON_COLUMNS = 5_000  # of which each record may have a few only
 MAX_SLICE_VALUES = 4_000_000  # decoded at a time from a Parquet file, whose row group may hold the whole table
 
 
@@ -383,18 +386,39 @@ def open_table(name: str, file: Source, names: ArrayNames | None = None) -> Tabl
 
 
 def find_header_problems(file: Source) -> list[str]:
-    """Find columns with the same name, which polars would rename."""
+    """Find columns with the same name, which polars would rename; raise if a file is too large to be read at all."""
     with translate_read_errors(file, all_exceptions=True):
         if isinstance(file, FrameFile):
             return []
-        if get_file_ending(file) in EXCEL_ENDINGS:
+        ending = get_file_ending(file)
+        if ending in EXCEL_ENDINGS:
+            check_workbook(file)
             return find_repeated_names(read_excel_header(file))
-        if get_file_ending(file) not in TEXT_ENDINGS:
+        if ending in JSON_ENDINGS:
+            _check_json_names(file)
+        if ending not in TEXT_ENDINGS:
             return []
         if file.suffix.lower() == ".gz":
-            check_gzip(file, "unpack it first.")
+            with gzip.open(file) as stream:
+                for _ in read_inflated(stream, file.stat().st_size, "unpack it first."):
+                    pass
         header, _ = _read_header(file)
+        _check_width(len(header), MAX_COLUMNS, file)
     return find_repeated_names(header)
+
+
+def _check_width(n_columns: int, limit: int, file: Path) -> None:
+    if n_columns > limit:
+        raise TableError([f"it has more than {limit:,} columns. Leave some out."], source=file.name)
+
+
+def _check_json_names(file: Path) -> None:
+    """Raise if the records of a file have very many different names, for which polars takes very long."""
+    names: set[str] = set()
+    with file.open("rb") as lines:
+        for line in lines:
+            names.update(json.loads(line) if line.strip() else ())
+            _check_width(len(names), MAX_JSON_COLUMNS, file)
 
 
 def find_repeated_names(names: Iterable[str]) -> list[str]:
@@ -484,8 +508,6 @@ def _find_zip_member(file: Path) -> ZipInfo:
 
 
 def _read_zip(file: Path) -> bytes:
-    """Read the only table in an archive. The module zipfile reads no more than the declared size, which is limited."""
-    member = _find_zip_member(file)
-    check_inflation(member.file_size, file.stat().st_size, "unpack it first.")
-    with ZipFile(file) as archive:
-        return archive.read(member)
+    """Read the only table in an archive."""
+    with ZipFile(file) as archive, archive.open(_find_zip_member(file)) as stream:
+        return b"".join(read_inflated(stream, file.stat().st_size, "unpack it first."))
