@@ -81,6 +81,20 @@ def test_identifiers_are_left_out_unless_asked_for(tmp_path, name):
     assert load_table(path, features=[name]).schema.feature_names == [name]
 
 
+def test_free_text_is_called_so(tmp_path):
+    text = [f"patient {i} complains of a headache" for i in range(24)]
+    frame = changed(report=text)
+    table = load_table(written(tmp_path, frame))
+    assert (
+        "Left out, since they hold free text: 'report'. Convert text to columns of numbers to use it." in table.notices
+    )
+    assert table.left_out == {"report": "free text"}
+    with pytest.raises(
+        TableError, match=r"no columns are left to be features\. Free text is not used: 'report'\. Conv"
+    ):
+        load_table(frame.select("hospital", "diagnosis", "report"))
+
+
 @pytest.mark.parametrize("name", FEATURES)
 def test_what_only_resembles_an_identifier_is_kept(tmp_path, name):
     assert name in load_table(written(tmp_path, changed(**{name: FEATURES[name]}))).schema.feature_names

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from ..exceptions import DataWarning, warn
 from ..kernels import SizePlan
 from ..model_selection import check_metric, get_metric, parse_methods
-from ..tables import Dates, Scale, Table, TableOptions, open_data
+from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions, open_data
 from ..utils.samples import Balance
 from ._model import Model
 from ._model_card import model_card
@@ -47,6 +47,7 @@ def fit(
     feature_map: FeatureMap = "auto",
     n_landmarks: int | None = None,
     max_per_domain: int | None = None,
+    min_domain_rows: int = MIN_DOMAIN_ROWS,
     random_state: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -69,7 +70,7 @@ def fit(
         The domain of each sample, unless it is a column of a table.
     label, domain : str, default=None
         Columns of the table; None guesses them from common names.
-    group, features, drop, unlabeled, dates, categories, missing, max_per_domain
+    group, features, drop, unlabeled, dates, categories, missing, max_per_domain, min_domain_rows
         The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
     columns : {"all", "stable"}, default="all"
         With "stable", values that stand for missing ones are treated as missing, and columns that are not comparable
@@ -151,6 +152,7 @@ def fit(
         categories=categories,
         missing=missing,
         max_per_domain=max_per_domain,
+        min_domain_rows=min_domain_rows,
         seed=random_state,
     )
     opened = open_data(data, y, sample_domain, options, "fit")

@@ -1,7 +1,7 @@
 """Tables in files or in memory: reading, checks, and encoding as numbers."""
 
 from ._agreement import Agreement, encode_class_labels
-from ._column_roles import Dates, TableOptions
+from ._column_roles import MIN_DOMAIN_ROWS, Dates, TableOptions
 from ._data import check_array_options, open_data, table_from_arrays
 from ._errors import TableError, find_similar_column, format_count, format_unknown_column, translate_read_errors
 from ._excel import MAX_EXCEL_ROWS, TEXT_OPTIONS, write_excel

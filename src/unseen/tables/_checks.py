@@ -22,7 +22,6 @@ CODE_NAME = re.compile(r"(^|[\s_.\-])(?i:id)$|[a-z](ID|Id)$")  # of integer colu
 MAX_MEASURED_CLASSES = 20  # a label with more distinct values that are not integers is a measurement
 MAX_LABEL_SHARE = 0.5  # of distinct labels among rows; more are identifiers
 MAX_WRONG_SHARE = 0.1  # a column with a smaller share of values that are not numbers was probably meant to be numeric
-MIN_DOMAIN_ROWS = 4
 # Number of domains with two or more classes from which domains of one class are allowed. With fewer, domain and class
 # could hardly be told apart.
 MIN_MIXED_DOMAINS = 3
@@ -73,7 +72,8 @@ def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey
     classes = np.unique(labels)
     domains = np.array(survey.domain.names, dtype=str)
     if roles.label is not None:
-        problems += _find_label_problems(labels, survey, keep_all=keep_all)
+        used_codes = sorted({label for _, label in survey.cells if label})
+        problems += _find_label_problems(labels[np.array(used_codes, dtype=int) - 1], survey, keep_all=keep_all)
     if len(classes) * len(domains) > MAX_CELLS:
         return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to count."]
     counts = survey.counts(labels)
@@ -125,32 +125,29 @@ def _find_domain_problems(survey: Survey) -> list[str]:
     problems = _find_missing_names(survey.domain, "domain", survey)
     if len(present) < 2 and survey.rows:
         source = "the folder" if name is None else f"the domain column {name!r}"
+        names = f", {format_list(present)}" if present else ""
+        left_out = (
+            f" {_format_small_domains(survey)} left out (the parameter min_domain_rows)."
+            if survey.small_domains
+            else ""
+        )
         problems.append(
-            f"{source} holds {format_count(len(present), 'domain')}, {format_list(present)}: two or more are needed "
-            "to learn what domains have in common."
+            f"{source} holds {format_count(len(present), 'domain')}{names}: two or more are needed to learn what "
+            f"domains have in common.{left_out}"
         )
     return problems
 
 
 def _find_cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
-    """Find domains with too few rows, or with rows of a single class if few domains have more classes."""
-    sizes = counts.sum(axis=1)
+    """Find domains with rows of a single class, if few domains have more classes."""
     is_present = counts > 0
-    problems = []
-    small = domains[(sizes > 0) & (sizes < MIN_DOMAIN_ROWS)]
-    if len(small):
-        problems.append(
-            f"{format_count(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {MIN_DOMAIN_ROWS} rows: "
-            f"{format_list(small.tolist())}. Leave out these rows, or choose another domain column."
-        )
     if (is_present.sum(axis=1) > 1).sum() >= MIN_MIXED_DOMAINS:
-        return problems
-    for s in np.flatnonzero((sizes >= MIN_DOMAIN_ROWS) & (is_present.sum(axis=1) == 1)):
-        problems.append(
-            f"the domain {str(domains[s])!r} has samples of one class only, {str(classes[is_present[s].argmax()])!r}. "
-            "Leave out its rows, or choose another domain column."
-        )
-    return problems
+        return []
+    return [
+        f"the domain {str(domains[s])!r} has samples of one class only, {str(classes[is_present[s].argmax()])!r}. "
+        "Leave out its rows, or choose another domain column."
+        for s in np.flatnonzero(is_present.sum(axis=1) == 1)
+    ]
 
 
 def _find_mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
@@ -186,15 +183,28 @@ def _find_unlabeled_problems(survey: Survey) -> list[str]:
     return []
 
 
-def make_unlabeled_notices(survey: Survey) -> list[str]:
-    """Make a notice about rows that were left out because they have no label."""
+def _format_small_domains(survey: Survey) -> str:
+    names = survey.small_domains
+    total = len(names) + len(survey.present_domains)
+    return f"{format_count(len(names), 'domain')} of {total:,} with fewer than {survey.min_domain_rows} rows"
+
+
+def make_row_notices(survey: Survey) -> list[str]:
+    """Make notices about rows that were left out because they have no label, or because their domain has few rows."""
+    notices = []
+    if survey.small_domains:
+        notices.append(
+            f"Left out {_format_small_domains(survey)}: {format_list(survey.small_domains)}. Set the parameter "
+            "min_domain_rows to change this."
+        )
     if not survey.unlabeled:
-        return []
-    present = set(survey.present_domains)
+        return notices
+    present = {*survey.present_domains, *survey.small_domains}
     empty = [name for name in survey.domain.names if name not in present]
     description = "without a label" if survey.label.ignores_missing else f"with the label {survey.label.ignored!r}"
     consequence = f", so that no rows remain of {format_list(empty)}" if empty else ""
-    return [f"Left out {format_count(survey.unlabeled, 'row')} of {survey.rows:,} {description}{consequence}."]
+    notices.append(f"Left out {format_count(survey.unlabeled, 'row')} of {survey.rows:,} {description}{consequence}.")
+    return notices
 
 
 def make_name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
@@ -258,11 +268,14 @@ def select_columns(
     is_requested = options.features is not None
     is_category = np.isin(names, options.categories or ())
     group_columns = survey.find_group_columns()
+    is_text_column = columns.too_many_levels | columns.identifies
+    is_left_out = is_text_column & ~numeric & ~dates & ~is_category & (not is_requested)
     left_out = {
         "all missing": constant & (columns.n_present == 0),
         "constant": constant,
         "date": dates & (options.dates == "drop") & (not is_requested),
         "names a group": np.isin(names, group_columns),  # group columns are never requested features
+        "free text": is_left_out & columns.has_sentences,
         "too many levels": columns.too_many_levels & ~numeric & ~dates & ~is_category & (not is_requested),
         "identifier": columns.identifies & ~dates & ~is_category & (not is_requested),
     }
@@ -286,7 +299,14 @@ def select_columns(
     if options.keep_all and is_requested and not is_kept.all():
         problems.append(f"features must be columns of numbers; {format_list(compress(names, ~is_kept))} are not.")
     elif not is_kept.any() and survey.rows:
-        problems.append("no columns are left to be features.")
+        texts = [name for name, reason in roles.left_out.items() if reason == "free text"]
+        advice = ""
+        if texts:
+            advice = (
+                f" Free text is not used: {format_list(texts)}. Convert it to columns of numbers first, for example "
+                "with HashingVectorizer of scikit-learn."
+            )
+        problems.append(f"no columns are left to be features.{advice}")
     features = tuple(_make_column(columns, i, roles) for i in np.flatnonzero(is_kept).tolist())
     if not (options.keep_all or is_requested):
         notices += _make_identifier_notices(columns, is_kept, roles)

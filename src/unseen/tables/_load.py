@@ -15,8 +15,8 @@ from ..kernels import available_bytes
 from ..linalg import Ints
 from ..utils.samples import Samples, allocate_rows, domain_row_limit
 from ._arrays import ArrayNames
-from ._checks import find_value_problems, make_name_notices, make_unlabeled_notices, parse_labels, select_columns
-from ._column_roles import Dates, TableOptions, assign_roles
+from ._checks import find_value_problems, make_name_notices, make_row_notices, parse_labels, select_columns
+from ._column_roles import MIN_DOMAIN_ROWS, Dates, TableOptions, assign_roles
 from ._errors import TableError, raise_table_error, translate_read_errors
 from ._files import (
     FrameFile,
@@ -110,7 +110,8 @@ class SurveyedTable:
         """Iterate over batches of a part, with the row indices, counted through all files, and the codes of groups."""
         cells_before = dict(part.cells_before)
         start = part.start
-        classes = np.unique(self.labels)
+        classes = np.unique(self.labels[[label - 1 for _, label in self.cells]])
+        used_domains = np.unique([domain for domain, _ in self.cells])
         role_columns = [encoder.column for encoder in (self.label_encoder, self.domain_encoder, self.group_encoder)]
         columns = [*self.schema.feature_names, *(name for name in role_columns if name is not None)]
         names = list(dict.fromkeys(columns))
@@ -122,8 +123,10 @@ class SurveyedTable:
                 start += frame.height
                 labels = self.label_encoder.encode(labeled)
                 domains = self.domain_encoder.encode(labeled, part.domain)
-                if self.selected is not None and labeled.height:
-                    is_selected = self._find_selected(domains, labels, cells_before)
+                if labeled.height:
+                    is_selected = np.isin(domains, used_domains)
+                    if self.selected is not None:
+                        is_selected = self._find_selected(domains, labels, cells_before)
                     labeled = labeled.filter(is_selected)
                     rows = rows[is_selected]
                     domains = domains[is_selected]
@@ -266,6 +269,7 @@ def load_table(
     categories: Sequence[str] | None = None,
     missing: Mapping[str, Any] | None = None,
     max_per_domain: int | None = None,
+    min_domain_rows: int = MIN_DOMAIN_ROWS,
     random_state: int = 0,
 ) -> Table:
     r"""Read a table with a column of labels and a column of domains, or a folder with one table per domain.
@@ -309,8 +313,10 @@ def load_table(
         to empty cells and marks such as NA. The same holds for new tables that a model predicts.
     max_per_domain : int, default=None
         Maximum number of rows of each domain, selected at random, from all its classes.
+    min_domain_rows : int, default=4
+        Domains with fewer rows are left out; `notices` reports them.
     random_state : int, default=0
-        Seed of this selection.
+        Seed of the selection of rows.
 
     Returns
     -------
@@ -350,6 +356,7 @@ def load_table(
         dates=dates,
         categories=categories,
         missing=missing,
+        min_domain_rows=min_domain_rows,
     )
     return read_survey(survey_table(path, options), random_state)
 
@@ -384,6 +391,8 @@ def survey_files(
         prefix = f"{error.source}: " if several and error.source in {file.name for _, file in files} else ""
         read_problems = [prefix + problem for problem in error.problems]
         raise TableError([*problems, *roles.problems, *read_problems], source=name) from error
+    if not options.keep_all:
+        survey.leave_out_small_domains(options.min_domain_rows)
     columns, column_notices, column_problems = select_columns(survey, roles, options)
     labels = parse_labels(survey.label.names)
     problems += roles.problems + column_problems
@@ -394,7 +403,7 @@ def survey_files(
         schema=Schema(columns, roles.label, roles.domain, roles.group),
         notices=[
             *roles.notices,
-            *make_unlabeled_notices(survey),
+            *make_row_notices(survey),
             *column_notices,
             *make_name_notices(labels, survey),
         ],

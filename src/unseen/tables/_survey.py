@@ -40,6 +40,7 @@ MIN_PART_ROWS = 250_000  # of a part of a Parquet file, which one worker reads i
 MAX_IDENTIFIER_ROWS = 1_000_000  # rows from which it is determined whether integers identify samples
 MIN_UNIQUE_INTEGERS = 50  # fewer integers may all differ by chance
 MAX_IDENTIFIER_SHARE = 0.9  # text columns with more levels than this share of their values identify samples
+MIN_SENTENCE_WORDS = 4  # of text that is not a name or an identifier
 MIN_GROUPS_PER_DOMAIN = 5  # with fewer, rows of a domain cannot be assumed to come from several groups
 # A column that is named like an identifier, but not like a patient, contains groups if most of its values occur in a
 # single domain, or if it has more values than a list of codes, with few rows each.
@@ -187,6 +188,12 @@ class ColumnStatistics:
         return [date_format for date_format, possible in self.may_be_dates.items() if possible[position]]
 
     @property
+    def has_sentences(self) -> NDArray[np.bool_]:
+        """Which columns hold text of several words, judged by the first text."""
+        examples = [self.first_not_number.get(position, ("", 0))[0] for position in range(len(self.names))]
+        return np.array([len(text.split()) >= MIN_SENTENCE_WORDS for text in examples], dtype=bool)
+
+    @property
     def constant(self) -> NDArray[np.bool_]:
         """Which columns hold a single value or none; missing numbers are imputed, so they do not count as a value."""
         single_level = (self._n_levels() == 1) & ((self.n_missing == 0) | self.dates)
@@ -325,12 +332,24 @@ class Survey:
     starts: list[int] = field(default_factory=list)  # the first row of each file
     rows: int = 0
     unlabeled: int = 0  # rows that are left out because they have no label
+    min_domain_rows: int = 0
+    small_domains: list[str] = field(default_factory=list)  # with fewer rows, which are left out
 
     @property
     def present_domains(self) -> list[str]:
         """The domains that have rows."""
         codes = {domain for domain, _ in self.cells}
         return [name for name, code in self.domain.code_of_name.items() if code in codes]
+
+    def leave_out_small_domains(self, min_rows: int) -> None:
+        """Leave out the domains with fewer rows."""
+        self.min_domain_rows = min_rows
+        sizes: Counter[int] = Counter()
+        for (domain, _), rows in self.cells.items():
+            sizes[domain] += rows
+        names = self.domain.names
+        self.small_domains = [names[domain - 1] for domain, rows in sizes.items() if domain and rows < min_rows]
+        self.cells = Counter({cell: rows for cell, rows in self.cells.items() if sizes[cell[0]] >= min_rows})
 
     def find_group_columns(self) -> list[str]:
         """Find columns whose values repeat within domains, as patient identifiers do if patients have several rows."""
