@@ -109,6 +109,16 @@ def test_import_is_cheap():
     assert not {name for name in loaded if name.startswith(("unseen.", "sklearn.", "numpy"))}
 
 
+def count_threads(code):
+    report = "import json, os; print(json.dumps(len(os.listdir('/proc/self/task'))))"
+    return probe(f"{code}; {report}")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads in /proc")
+def test_import_starts_no_threads():
+    assert count_threads("import unseen") == 1
+
+
 def test_help_is_there_at_once():
     """Without scikit-learn, which takes a second to load, and what comes with it."""
     pytest.importorskip("typer", reason="the command needs its extra")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -78,6 +79,21 @@ def translate_read_errors(path: Any, *, all_exceptions: bool = False) -> Iterato
         known_reasons = (reason for phrase, reason in REASONS.items() if re.search(phrase, text))
         reason = next(known_reasons, text.splitlines()[0].rstrip(".:"))
         raise TableError([f"it cannot be read: {reason}."], source=path.name) from error
+
+
+_reading_process: int | None = None  # which has read tables, itself or before it was forked
+
+
+def check_not_forked() -> None:
+    """Raise RuntimeError in a process that was forked after tables were read, where polars would wait forever."""
+    global _reading_process
+    if _reading_process is None:
+        _reading_process = os.getpid()
+    if _reading_process != os.getpid():
+        raise RuntimeError(
+            "Tables cannot be read in a process that was forked after tables were read, because the threads of polars "
+            "are not in it. Start processes with joblib, or with multiprocessing.get_context('spawn')."
+        )
 
 
 def format_count(number: int, noun: str) -> str:

@@ -25,7 +25,14 @@ from sklearn.utils import gen_batches
 from ..utils.io import read_inflated
 from ..utils.validation import format_list
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
-from ._errors import TableError, format_count, format_unknown_column, raise_table_error, translate_read_errors
+from ._errors import (
+    TableError,
+    check_not_forked,
+    format_count,
+    format_unknown_column,
+    raise_table_error,
+    translate_read_errors,
+)
 from ._excel import EXCEL_ENDINGS, check_workbook, read_excel, read_excel_header
 
 # Files of text, by their ending, with the usual separator. An archive with the ending .zip holds one such file.
@@ -428,6 +435,7 @@ def find_repeated_names(names: Iterable[str]) -> list[str]:
 
 
 def _scan(file: Source) -> pl.LazyFrame:
+    check_not_forked()
     if isinstance(file, FrameFile):
         return file.frame.lazy()
     ending = get_file_ending(file)

@@ -13,7 +13,7 @@ import polars as pl
 
 from ..utils.optional_imports import is_dask
 from ..utils.validation import format_list, is_missing
-from ._errors import TableError, raise_table_error, translate_read_errors
+from ._errors import TableError, check_not_forked, raise_table_error, translate_read_errors
 from ._files import find_repeated_names, is_list_of_rows, is_pandas_series, is_structured
 from ._values import as_text
 
@@ -27,6 +27,7 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
     Accepts frames of pandas, polars and Arrow, structured arrays, dicts of columns and lists of dicts. A dict of
     scalars or a pandas Series is one row.
     """
+    check_not_forked()
     if isinstance(data, pl.LazyFrame):
         return data.collect()
     if isinstance(data, pl.DataFrame):
