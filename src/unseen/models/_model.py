@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import polars as pl
 from sklearn.utils import check_consistent_length
 
 from ..adaptation import select_rows_to_label
@@ -18,7 +19,16 @@ from ..exceptions import NewDataWarning, warn
 from ..linalg import Array, Ints
 from ..model_selection import Forecast
 from ..shift import NoveltyResult
-from ..tables import Schema, encode_class_labels, format_count, has_columns, is_path, write_excel
+from ..tables import (
+    NewValues,
+    Schema,
+    encode_class_labels,
+    format_count,
+    has_columns,
+    is_path,
+    select_formulas,
+    write_excel,
+)
 from ..utils.io import atomic_write, check_output_path, temporary_folder
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains
@@ -35,11 +45,8 @@ from ._single_row import encode_row
 from ._table_model import TableModel
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ..adaptation import AdaptationPlan
 
-FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets interpret cells that start with these as formulas
 DEFAULT_BATCH_SIZE = 20_000  # rows in memory at a time
 RESULT_ENDINGS = (".csv", ".parquet", ".xlsx")
 
@@ -86,8 +93,6 @@ class TablePredictions:
         rows : list of int
             Positions in the table, from 0.
         """
-        import polars as pl
-
         columns = [f"p({entry['label']})" for entry in self.summary["labels"]]
         if self.frame is not None:
             frame = self.frame.select(columns)
@@ -631,7 +636,7 @@ class Model:
         summary = prediction.summary(None if path is None else str(path), missing_in_training)
         threshold = self.card.get("threshold")
         summary["threshold"] = threshold if model.threshold is not None and isinstance(threshold, dict) else None
-        return TablePredictions(summary, [*notices, *_make_notices(summary)], frame, path)
+        return TablePredictions(summary, [*notices, *_make_notices(summary, prediction.facts["formulas"])], frame, path)
 
     def _missing_in_training(self) -> dict[str, float]:
         """Return the share of missing values of columns of the training table; older models do not store it."""
@@ -646,16 +651,17 @@ def _as_text(domain: Any) -> Labels | None:
     return None if domain is None else np.asarray(domain).astype(str)
 
 
-def _make_notices(summary: dict[str, Any]) -> Iterator[str]:
+def _make_notices(summary: dict[str, Any], kept_formulas: dict[str, NewValues]) -> Iterator[str]:
     """Yield sentences on the threshold, differences from the training data, formulas, and unknown labels."""
     if summary["threshold"]:
         yield str(summary["threshold"].get("text", ""))
     yield from new_data_notes(summary, summary["rows"])
     names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
-    formulas = [name for name in names if isinstance(name, str) and name.startswith(FORMULA_PREFIXES)]
+    formulas = select_formulas(pl.Series([name for name in names if isinstance(name, str)], dtype=pl.String)).to_list()
+    formulas += [example for values in kept_formulas.values() for example in values.examples]
     if formulas and (summary["output"] or "").lower().endswith(".csv"):
         yield (
-            f"Names such as {formulas[0]!r} look like formulas to a spreadsheet. They are written unchanged; import "
+            f"Cells such as {formulas[0]!r} look like formulas to a spreadsheet. They are written unchanged; import "
             "their column as text."
         )
     unknown = (summary["agreement"] or {}).get("others", {"rows": 0})
@@ -672,8 +678,6 @@ def _concatenate(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFr
     CSV follows RFC 4180: cells with commas, quotes or line breaks are quoted, and other cells are written unchanged.
     Parquet files cannot be appended to, so each frame is written to a temporary file first.
     """
-    import polars as pl
-
     if path is None:
         return pl.concat(frames)
     check_output_path(path, *RESULT_ENDINGS)

@@ -21,7 +21,7 @@ from ._frames import as_frame
 from ._load import SurveyedTable, Table, load_table, read_survey, survey_files, survey_table
 from ._schema import Column, NewValues, Scale, Schema, check_feature_magnitudes, make_preprocessor
 from ._survey import check_name_lengths, choose_batch_size
-from ._values import as_text, is_readable
+from ._values import as_text, is_readable, select_formulas
 
 __all__ = [
     "Agreement",
