@@ -365,6 +365,7 @@ WEIGHT_FILES = {
     "/dev/zero": "outside the folder of the network",
     "../x": "outside the folder of the network",
     "weights": "not a regular file",
+    "link": "outside the folder of the network",
 }
 
 
@@ -376,6 +377,7 @@ def test_a_network_reads_weights_only_from_files_in_its_own_folder(tmp_path, pip
     from unseen.images._network import Network
 
     pipe("weights")
+    (tmp_path / "link").symlink_to("/etc/passwd")
     model = tiny_model()
     node = onnx.helper.make_node("If", ["x"], ["y"], then_branch=onnx.GraphProto())
     model.graph.node.append(node)
