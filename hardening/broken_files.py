@@ -382,7 +382,7 @@ def broken_features(home: Home, rng: Random) -> Broken:
     content = rng.choice(_features(home))
     if rng.random() < 0.4:
         return "broken.sqlite", scrambled(content, (), rng, 8)
-    tables = {"pictures": ("content", "size", "path"), "features": ("numbers", "content"), "thumbnails": ("picture",)}
+    tables = {"pictures": ("content", "size", "path"), "features": ("numbers", "content")}
     return "broken.sqlite", _changed(content, rng, tables, {"features": "crc32(numbers)"})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import polars as pl
 import pytest
@@ -20,27 +18,6 @@ WORDS = np.array(["ant", "bee", "cat", "ant", "bee", "cat"])
 
 def save_mat(path, features, labels):
     savemat(path, {"fts": features, "labels": np.asarray(labels)[:, None]})
-
-
-def save_mat_73(path, features, labels):
-    """As MATLAB writes it: behind a header, columns first, text as numbers behind references."""
-    h5py = pytest.importorskip("h5py")
-    with h5py.File(path, "w", userblock_size=512) as file:
-        dataset = file.create_dataset("feas", data=features.T)
-        dataset.attrs["MATLAB_class"] = np.bytes_(features.dtype.name.replace("float64", "double"))
-        if labels.dtype.kind == "U":
-            inside = file.create_group("#refs#")
-            references = np.empty((1, len(labels)), dtype=h5py.ref_dtype)
-            for i, word in enumerate(labels):
-                text = inside.create_dataset(str(i), data=np.array([[ord(c)] for c in word], dtype=np.uint16))
-                text.attrs["MATLAB_class"] = np.bytes_("char")
-                references[0, i] = text.ref
-            cells = file.create_dataset("labels", data=references)
-            cells.attrs["MATLAB_class"] = np.bytes_("cell")
-        else:
-            file.create_dataset("labels", data=labels[None].astype(float)).attrs["MATLAB_class"] = np.bytes_("double")
-    with path.open("r+b") as file:
-        file.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
 
 
 def save_npz(path, features, labels):
@@ -60,7 +37,6 @@ def save_parquet(path, features, labels):
 
 FORMATS = {
     "mat": ("mat", save_mat),
-    "mat 7.3": ("mat", save_mat_73),
     "npz": ("npz", save_npz),
     "csv": ("csv", save_csv),
     "parquet": ("parquet", save_parquet),
@@ -90,19 +66,16 @@ def test_every_format_gives_the_same_data(save, labels, tmp_path):
 def test_square_files_of_matlab_are_read_as_matlab_shows_them(tmp_path):
     square = RANDOM.normal(size=(6, 6))
     save_mat(tmp_path / "old.mat", square, Y)
-    save_mat_73(tmp_path / "new.mat", square, Y)
+    save_npz(tmp_path / "new.npz", square, Y)
     data = load_folder(tmp_path)
     np.testing.assert_array_equal(data.data, np.vstack([square, square]))
 
 
 @pytest.mark.parametrize("matrix", [X, X.T], ids=["rows", "columns"])
 def test_the_number_of_labels_tells_rows_from_columns(matrix, tmp_path):
-    h5py = pytest.importorskip("h5py")
     np.savez(tmp_path / "a.npz", features=matrix, gt=Y[None])
     savemat(tmp_path / "b.mat", {"data": matrix, "Y": Y})
-    with h5py.File(tmp_path / "c.mat", "w") as file:  # HDF5, but not by MATLAB
-        file["X"], file["label"] = matrix, Y
-    np.testing.assert_array_equal(load_folder(tmp_path).data, np.vstack([X, X, X]))
+    np.testing.assert_array_equal(load_folder(tmp_path).data, np.vstack([X, X]))
 
 
 def test_text_of_matlab_in_a_matrix_or_in_cells_gives_the_same_labels(tmp_path):
@@ -360,10 +333,9 @@ def test_paths_that_are_no_folder_of_data_are_refused(tmp_path):
         load_folder(tmp_path)
 
 
-def test_a_missing_package_is_named_with_the_way_to_install_it(tmp_path, monkeypatch):
-    save_mat_73(tmp_path / "a.mat", X, Y)
-    monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(ImportError, match=r"Reading .*needs h5py.*pip install 'unseen\[cli\]'"):
+def test_a_matlab_file_of_version_7_3_is_told_how_to_be_saved(tmp_path):
+    (tmp_path / "a.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(512))
+    with pytest.raises(ValueError, match=r"a\.mat: it cannot be read: it is a MATLAB file of version 7\.3\. Save it"):
         load_folder(tmp_path)
 
 

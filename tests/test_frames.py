@@ -222,7 +222,7 @@ def test_a_panic_of_polars_becomes_an_error_that_names_the_frame(monkeypatch):
 WITHOUT_EXTRAS = """
 import sys
 
-EXTRAS = "dask distributed fastexcel h5py jinja2 matplotlib onnx onnxruntime PIL pooch rich skops typer xlsxwriter"
+EXTRAS = "dask distributed fastexcel jinja2 matplotlib onnx onnxruntime PIL pooch rich skops typer xlsxwriter"
 
 class Blocker:
     def find_spec(self, name, path=None, target=None):

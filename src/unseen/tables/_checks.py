@@ -17,6 +17,7 @@ from ._column_roles import ColumnRoles, TableOptions, make_left_out_notices
 from ._errors import MAX_SHOWN, NO_LINE_ENDS, format_count
 from ._schema import Column
 from ._survey import MAX_LEVELS, ColumnStatistics, Survey, ValueEncoder
+from ._values import parse_whole_numbers
 
 CODE_NAME = re.compile(r"(^|[\s_.\-])(?i:id)$|[a-z](ID|Id)$")  # of integer columns that may hold codes
 MAX_MEASURED_CLASSES = 20  # a label with more distinct values that are not integers is a measurement
@@ -26,31 +27,6 @@ MAX_WRONG_SHARE = 0.1  # a column with a smaller share of values that are not nu
 # could hardly be told apart.
 MIN_MIXED_DOMAINS = 3
 MAX_CELLS = 20_000_000  # domains times classes; columns that hold neither may have a million values each
-
-
-def parse_labels(names: Sequence[str]) -> NDArray[Any]:
-    """Convert distinct labels from text to booleans or integers if all of them are, else return them as text."""
-    text = pl.Series(names, dtype=pl.String)
-    booleans = parse_booleans(text)
-    if len(names) and not booleans.null_count():
-        return booleans.to_numpy()
-    integers = parse_whole_numbers(text)
-    has_codes = text.str.contains(r"^\s*[+-]?0\d").any()  # 007 is a code, not the number 7
-    return np.array(names, dtype=str) if integers.null_count() or has_codes else integers.to_numpy()
-
-
-def parse_booleans(text: pl.Series) -> pl.Series:
-    """Parse text such as True or false as booleans; null if it is not a boolean."""
-    words = text.str.strip_chars().str.to_lowercase()
-    return words.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
-
-
-def parse_whole_numbers(text: pl.Series) -> pl.Series:
-    """Parse text such as 7 or 7.0 as integers; null if it is not an integer."""
-    stripped = text.str.strip_chars()
-    numbers = stripped.cast(pl.Float64, strict=False)
-    is_exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
-    return stripped.cast(pl.Int64, strict=False).fill_null(numbers.set(~is_exact, None).cast(pl.Int64))
 
 
 def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey, *, keep_all: bool) -> list[str]:

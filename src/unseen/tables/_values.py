@@ -153,3 +153,28 @@ def select_formulas(text: pl.Series) -> pl.Series:
 def list_distinct(text: pl.Series) -> list[str]:
     """List the distinct values of a text column in order of appearance, without missing values."""
     return text.drop_nulls().unique(maintain_order=True).to_list()
+
+
+def parse_labels(names: Sequence[str]) -> NDArray[Any]:
+    """Convert distinct labels from text to booleans or integers if all of them are, else return them as text."""
+    text = pl.Series(names, dtype=pl.String)
+    booleans = parse_booleans(text)
+    if len(names) and not booleans.null_count():
+        return booleans.to_numpy()
+    integers = parse_whole_numbers(text)
+    has_codes = text.str.contains(r"^\s*[+-]?0\d").any()  # 007 is a code, not the number 7
+    return np.array(names, dtype=str) if integers.null_count() or has_codes else integers.to_numpy()
+
+
+def parse_booleans(text: pl.Series) -> pl.Series:
+    """Parse text such as True or false as booleans; null if it is not a boolean."""
+    words = text.str.strip_chars().str.to_lowercase()
+    return words.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
+
+
+def parse_whole_numbers(text: pl.Series) -> pl.Series:
+    """Parse text such as 7 or 7.0 as integers; null if it is not an integer."""
+    stripped = text.str.strip_chars()
+    numbers = stripped.cast(pl.Float64, strict=False)
+    is_exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
+    return stripped.cast(pl.Int64, strict=False).fill_null(numbers.set(~is_exact, None).cast(pl.Int64))
