@@ -53,7 +53,7 @@ ID_NAME = re.compile(rf"^(?i:index|idx|key|row|)$|{ID_ENDING.pattern}")
 
 def check_name_lengths(text: pl.Series, column: str) -> None:
     """Raise for a label, domain or group that is too long: NumPy would allocate its width for every row."""
-    longest = text.str.len_chars().max() or 0
+    longest = int(text.str.len_chars().fill_null(0).to_numpy().max(initial=0))
     if longest > MAX_LABEL_LENGTH:
         raise TableError(
             [

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
+    from gzip import GzipFile
 
 MAX_COMPRESSION_RATIO = 200  # measured data rarely compress to 1/50 of their size; zeros alone compress to 1/1000
 MAX_UNCHECKED_BYTES = 2**23  # decompressed data up to this size are accepted at any ratio
@@ -130,7 +131,7 @@ def check_inflation(size: int, stored: int, remedy: str, max_ratio: int = MAX_CO
         )
 
 
-def read_inflated(stream: IO[bytes], stored: int, remedy: str) -> Iterator[bytes]:
+def read_inflated(stream: IO[bytes] | GzipFile, stored: int, remedy: str) -> Iterator[bytes]:
     """Read a compressed stream in chunks; raise ValueError when it becomes too large, whatever size is declared."""
     size = 0
     while chunk := stream.read(CHUNK_BYTES):
