@@ -459,8 +459,8 @@ def make_preprocessor(schema: Schema, scale: Scale = "standardize") -> Any:
     if scale == "l2" and categorical:
         names = ", ".join(repr(schema.columns[i].name) for i in categorical)
         raise ValueError(
-            f"scale='l2' requires a table of numbers, but {names} hold levels. Drop these columns, or use "
-            "scale='standardize'."
+            f"scale='l2' requires a table of numbers, but {names} hold levels. Leave out these columns, or set the "
+            "parameter scale to standardize."
         )
     numeric_steps = [SimpleImputer(strategy="median", keep_empty_features=True)]
     if scale != "none":
