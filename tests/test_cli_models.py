@@ -107,7 +107,7 @@ def test_columns_of_codes_are_declared_categories(home, tmp_path):
     train.write_csv(tmp_path / "train.csv")
     command = ["fit", tmp_path / "train.csv", "--methods", "1nn", "-o", tmp_path / "m.unseen", "--overwrite"]
     text = unseen(*command)[1]
-    assert "Note: 'ward_id' is named like a code, and its 7 distinct integers are used as numbers" in text
+    assert "Note: 'ward_id' is named like a code, and its 7 distinct values are used as numbers" in text
     assert "Declare it with --categories if they are codes." in text
     assert "--categories" not in unseen(*command, "--categories", "ward_id")[1].split("command")[0]
     uses = {use["column"]: use for use in read_card(tmp_path / "m.unseen")["data"]["columns"]}

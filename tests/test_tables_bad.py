@@ -42,6 +42,7 @@ BAD_TEXTS = {
     "empty": ("", {}, ["it is empty."]),
     "blank": ("\n\n", {}, ["cannot be read: empty CSV"]),
     "header only": (GOOD[0], {}, ["it has a header but no rows."]),
+    "header with a code only": ("hospital,ward_id,diagnosis", {}, ["it has a header but no rows."]),
     "old Mac line ends": (with_rows().replace("\n", "\r"), {}, ["Save it with line endings of"]),
     "repeated names": (replaced("age,sex", "age,age"), {}, ["2 columns are called 'age'. Rename them."]),
     "unknown label": (with_rows(), {"label": "diagnose"}, ["no column 'diagnose': did you mean 'diagnosis'?"]),

@@ -373,7 +373,7 @@ def test_codes_are_no_groups_and_patients_are(tmp_path, ending):
     assert (
         "'patient_nbr' repeats within domains. Set the parameter group to patient_nbr to keep its rows together."
     ) in table.notices
-    note = "'discharge_disposition_id' is named like a code, and its 26 distinct integers are used as numbers"
+    note = "'discharge_disposition_id' is named like a code, and its 26 distinct values are used as numbers"
     assert any(note in notice for notice in table.notices)
     declared = load_table(path, label="readmitted", categories=["discharge_disposition_id"])
     assert len(declared.schema.columns[0].levels) == 26

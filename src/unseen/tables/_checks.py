@@ -285,14 +285,15 @@ def select_columns(
         problems.append(f"no columns are left to be features.{advice}")
     features = tuple(_make_column(columns, i, roles) for i in np.flatnonzero(is_kept).tolist())
     if not (options.keep_all or is_requested):
-        notices += _make_identifier_notices(columns, is_kept, roles)
+        notices += _make_identifier_notices(survey, is_kept)
     notices += _make_date_notices(columns, is_kept)
     notices += _make_reading_notices(survey, ~constant | options.keep_all)
     return features, notices, problems
 
 
-def _make_identifier_notices(columns: ColumnStatistics, is_kept: NDArray[np.bool_], roles: ColumnRoles) -> list[str]:
+def _make_identifier_notices(survey: Survey, is_kept: NDArray[np.bool_]) -> list[str]:
     """Make notices about numeric features that may be identifiers or codes."""
+    columns = survey.columns
     notices = []
     unique = list(compress(columns.names, columns.all_different & is_kept))
     if unique:
@@ -302,12 +303,12 @@ def _make_identifier_notices(columns: ColumnStatistics, is_kept: NDArray[np.bool
         )
     for i in np.flatnonzero(is_kept & columns.numeric & ~columns.all_different).tolist():
         name = columns.names[i]
-        if not CODE_NAME.search(name.strip()) or name not in roles.maybe_groups:
+        if not CODE_NAME.search(name.strip()) or name not in survey.group_hashes:
             continue
-        n_codes = columns.count_codes(i)
-        if n_codes is not None and n_codes <= MAX_LEVELS:
+        n_codes = survey.count_values(name)
+        if n_codes <= MAX_LEVELS:
             notices.append(
-                f"{name!r} is named like a code, and its {n_codes:,} distinct integers are used as numbers. Declare "
+                f"{name!r} is named like a code, and its {n_codes:,} distinct values are used as numbers. Declare "
                 "it with the parameter categories if they are codes."
             )
     return notices

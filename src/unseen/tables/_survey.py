@@ -167,9 +167,9 @@ class ColumnStatistics:
         self.may_be_numbering = {
             (scope, first): np.ones(width, dtype=bool) for scope in ("file", "all") for first in (0, 1)
         }
-        # Values of columns named like identifiers, and of columns that hold only distinct integers so far.
-        named_like_ids = [i for i, name in enumerate(names) if ID_NAME.search(name.strip()) or is_group_name(name)]
-        self.identifier_values: dict[int, list[NDArray[np.float64]]] = {position: [] for position in named_like_ids}
+        named_like_ids = [bool(ID_NAME.search(name.strip())) or is_group_name(name) for name in self.names]
+        self.named_like_ids = np.array(named_like_ids, dtype=bool)
+        # Values of columns that hold only distinct integers so far.
         self.unique_values: dict[int, list[NDArray[np.float64]]] = {position: [] for position in range(width)}
 
     @property
@@ -202,27 +202,22 @@ class ColumnStatistics:
     @property
     def identifies(self) -> NDArray[np.bool_]:
         """Which columns identify samples rather than describe them."""
-        is_identifier = np.logical_or.reduce(list(self.may_be_numbering.values()))
-        for position, batches in self.identifier_values.items():
-            values = np.concatenate([np.empty(0), *batches])
-            is_identifier[position] |= _are_integers(values) and len(np.unique(values)) == len(values)
+        is_numbering = np.logical_or.reduce(list(self.may_be_numbering.values()))
+        is_identifier = is_numbering | (self._find_unique_integers() & self.named_like_ids)
         has_unique_text = self._n_levels() > MAX_IDENTIFIER_SHARE * self.n_present
         return np.where(self.numeric, is_identifier, self.too_many_levels | has_unique_text)
 
     @property
     def all_different(self) -> NDArray[np.bool_]:
         """Which columns hold a different integer in every row, as identifiers do."""
+        return self._find_unique_integers() & self.numeric & (self.n_present >= MIN_UNIQUE_INTEGERS)
+
+    def _find_unique_integers(self) -> NDArray[np.bool_]:
         is_unique = np.zeros(len(self.names), dtype=bool)
         for position, batches in self.unique_values.items():
             values = np.concatenate([np.empty(0), *batches])
-            is_unique[position] = len(values) >= MIN_UNIQUE_INTEGERS and len(np.unique(values)) == len(values)
-        return is_unique & self.numeric
-
-    def count_codes(self, position: int) -> int | None:
-        """Count the distinct integers of a column that is named like an identifier; None if it has other values."""
-        values = np.concatenate([np.empty(0), *self.identifier_values.get(position, [])])
-        values = values[~np.isnan(values)]
-        return len(np.unique(values)) if len(values) and _are_integers(values) else None
+            is_unique[position] = len(np.unique(values)) == len(values)
+        return is_unique
 
     def _n_levels(self) -> Ints:
         return np.array([len(levels) for levels in self.levels], dtype=np.intp)
@@ -257,8 +252,6 @@ class ColumnStatistics:
             candidates = np.flatnonzero(possible)
             possible[candidates] = (values[:, candidates] == numbering[:, None]).all(axis=0)
         if rows[0] < MAX_IDENTIFIER_ROWS:
-            for position, batches in self.identifier_values.items():
-                batches.append(values[:, position].copy())
             self._add_unique_values(values)
 
     def _add_missing_marks(self, frame: pl.DataFrame, is_missing: NDArray[np.bool_]) -> None:
@@ -293,11 +286,6 @@ class ColumnStatistics:
             if max(len(new_levels), len(levels)) > MAX_LEVELS:
                 self.too_many_levels[position] = True
                 levels.clear()
-
-
-def _are_integers(values: NDArray[np.float64]) -> bool:
-    """Whether all values are integers; NaN is not."""
-    return bool((values == np.round(values)).all())
 
 
 Cell = tuple[int, int]  # the codes of a domain and of a label
@@ -350,6 +338,10 @@ class Survey:
         names = self.domain.names
         self.small_domains = [names[domain - 1] for domain, rows in sizes.items() if domain and rows < min_rows]
         self.cells = Counter({cell: rows for cell, rows in self.cells.items() if sizes[cell[0]] >= min_rows})
+
+    def count_values(self, name: str) -> int:
+        """Count the distinct values of a column that may name groups."""
+        return len({value for hashes, _ in self.group_hashes[name] for value in np.unique(hashes).tolist()})
 
     def find_group_columns(self) -> list[str]:
         """Find columns whose values repeat within domains, as patient identifiers do if patients have several rows."""
