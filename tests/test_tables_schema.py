@@ -237,9 +237,3 @@ def test_it_is_cloned_and_saved_without_code_of_our_own(kind):
 def test_a_scale_that_cannot_be_used_is_refused(schema, scale, message):
     with pytest.raises(ValueError, match=message):
         make_preprocessor(schema, scale)
-
-
-def test_a_description_without_groups_is_one_of_before():
-    schema = Schema((Column("age", "numeric"), Column("born", "date")), label="ill", domain="hospital")
-    before = {key: value for key, value in schema.to_dict().items() if key != "group"}
-    assert Schema.from_dict(before) == schema == Schema.from_dict(schema.to_dict())

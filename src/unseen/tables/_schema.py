@@ -223,9 +223,9 @@ class Schema:
                 column["name"],
                 column["kind"],
                 tuple(column["levels"]),
-                column.get("date_format", ISO_FORMAT),
-                column.get("missing", False),
-                tuple(column.get("missing_values", ())),
+                column["date_format"],
+                column["missing"],
+                tuple(column["missing_values"]),
             )
             for column in data["columns"]
         ]
@@ -236,7 +236,7 @@ class Schema:
             unknown |= column.keys() - known_keys
         if unknown:
             problems.append(f"it has unknown keys: {', '.join(sorted(unknown))}.")
-        schema = cls(tuple(columns), data["label"], data["domain"], data.get("group"))  # older files have no group
+        schema = cls(tuple(columns), data["label"], data["domain"], data["group"])
         for role in ROLES:
             if not isinstance(getattr(schema, role), str | None):
                 problems.append(f"{role} must be a name or null; got {getattr(schema, role)!r}.")
