@@ -152,7 +152,6 @@ def _store(home: Home, path: Path) -> None:
 def _cache(home: Home, path: Path) -> None:
     with_cache = ImageFeatures(**home.network.get_params() | {"cache": str(path)}).fit([home.picture])
     with_cache.transform([home.picture])
-    Thumbnails([Path(home.picture)], path)([0])
 
 
 def _network(home: Home, path: Path) -> None:
@@ -214,7 +213,7 @@ READERS: dict[str, tuple[Reader, ...]] = {
     "arrow": (*TABLE, lambda home, path: home.patients.predict_table(path), _photo_list),
     "npz": (*TABLE, lambda home, path: home.arrays.predict(path)),
     "mat": (*TABLE, lambda home, path: home.arrays.predict(path)),
-    "mat73": (*TABLE, lambda home, path: home.arrays.predict(path)),
+    "mat73": TABLE,
     "image": (
         lambda home, path: home.network.transform([path]),
         lambda home, path: Thumbnails([path])([0]),

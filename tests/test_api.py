@@ -68,7 +68,6 @@ def test_five_lines_lead_from_a_table_to_predictions_and_expected_performance(tm
 
 
 def test_a_table_and_its_arrays_give_the_same_model(model, tmp_path):
-    pytest.importorskip("polars")
     expected = model.predict_proba(NEW_SITE)
     TABLE.to_csv(tmp_path / "table.csv", index=False)
     X = TABLE.drop(columns=["diagnosis", "hospital"])

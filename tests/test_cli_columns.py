@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 pytest.importorskip("typer")
-pl = pytest.importorskip("polars")
+import polars as pl
+from typer.testing import CliRunner
 
-from typer.testing import CliRunner  # noqa: E402
-
-import unseen as library  # noqa: E402
-from unseen.cli._app import app  # noqa: E402
-from unseen.exceptions import DataWarning  # noqa: E402
+import unseen as library
+from unseen.cli._app import app
+from unseen.exceptions import DataWarning
 
 
 def unseen(*args):

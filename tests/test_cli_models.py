@@ -107,7 +107,7 @@ def test_columns_of_codes_are_declared_categories(home, tmp_path):
     train.write_csv(tmp_path / "train.csv")
     command = ["fit", tmp_path / "train.csv", "--methods", "1nn", "-o", tmp_path / "m.unseen", "--overwrite"]
     text = unseen(*command)[1]
-    assert "Note: 'ward_id' is named like a code, and its 7 distinct integers are used as numbers" in text
+    assert "Note: 'ward_id' is named like a code, and its 7 distinct values are used as numbers" in text
     assert "Declare it with --categories if they are codes." in text
     assert "--categories" not in unseen(*command, "--categories", "ward_id")[1].split("command")[0]
     uses = {use["column"]: use for use in read_card(tmp_path / "m.unseen")["data"]["columns"]}
@@ -140,8 +140,19 @@ def test_names_of_domains_that_look_like_formulas_are_told(home, tmp_path):
         output = tmp_path / f"out{ending}"
         code, text = unseen("predict", home / "plain.unseen", tmp_path / "new.csv", "--domain", "place", "-o", output)
         assert code == 0
-        assert ("Names such as '=cmd()' look like formulas to a spreadsheet" in text) is told
+        assert ("Cells such as '=cmd()' look like formulas to a spreadsheet" in text) is told
     assert pl.read_csv(tmp_path / "out.csv")["domain"].to_list() == names
+
+
+def test_cells_that_are_kept_and_look_like_formulas_are_told(home, tmp_path):
+    new = frame(60, "west", 5).with_columns(change=pl.lit("-1.5"), note=pl.Series(["fine"] * 59 + ["@SUM(A1)"]))
+    new.write_csv(tmp_path / "new.csv")
+    for keep, told in (("all", True), ("change", False)):
+        output = tmp_path / f"{keep}.csv"
+        code, text = unseen("predict", home / "plain.unseen", tmp_path / "new.csv", "--keep", keep, "-o", output)
+        assert code == 0
+        assert ("Cells such as '@SUM(A1)' look like formulas to a spreadsheet" in text) is told
+        assert ("look like formulas" in text) is told
 
 
 def test_whole_numbers_stay_whole_numbers(tmp_path):

@@ -174,6 +174,8 @@ def test_an_interrupt_outside_the_computation_exits_with_130_and_a_sentence():
     [
         ("Set the parameter max_per_domain to choose.", "Set --max-per-domain to choose."),
         ("Add it to the parameter drop.", "Add it to --drop."),
+        ("1.0 GiB is available. Lower max_per_domain.", "1.0 GiB is available. Lower --max-per-domain."),
+        ("Or set the parameter scale to standardize.", "Or set --scale to standardize."),
         ("Use n_jobs=1.", "Use --jobs=1."),
         ("A larger batch_size makes it smaller.", "A larger --batch-size makes it smaller."),
         ("coverage=0.9 is not attainable.", "--coverage=0.9 is not attainable."),

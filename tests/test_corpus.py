@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
-pytest.importorskip("h5py", reason="MATLAB's files need the extra")
 pytest.importorskip("onnxruntime", reason="pictures need the extra")
 pytest.importorskip("PIL", reason="pictures need the extra")
 

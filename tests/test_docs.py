@@ -158,7 +158,6 @@ def run_example_tables(monkeypatch, folder, n_hospitals):
 
 def test_code_in_the_readme_predicts_a_new_hospital_and_the_performance_to_expect(capsys, monkeypatch, tmp_path):
     pd = pytest.importorskip("pandas")
-    pytest.importorskip("polars", reason="tables need the extra cli")
     run_example_tables(monkeypatch, tmp_path, n_hospitals=4)
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
     names: dict = {}

@@ -14,7 +14,6 @@ from sklearn import config_context
 
 pytest.importorskip("typer", reason="the command needs its extra")
 pytest.importorskip("skops", reason="model files need the extra")
-pytest.importorskip("polars", reason="reading tables needs the extra")
 import polars as pl
 import typer
 

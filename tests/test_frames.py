@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
+import polars as pl
 import pytest
 
 pd = pytest.importorskip("pandas")
-pl = pytest.importorskip("polars")
 
 import unseen  # noqa: E402
 from unseen.exceptions import DataWarning  # noqa: E402
@@ -212,3 +216,69 @@ def test_a_panic_of_polars_becomes_an_error_that_names_the_frame(monkeypatch):
         TableError, match=r"The frame cannot be used:\n- it cannot be read: assertion failed: offsets\."
     ):
         load_table(PATIENTS)
+
+
+# Runs in a process in which no package of an extra can be imported.
+WITHOUT_EXTRAS = """
+import sys
+
+EXTRAS = "dask distributed fastexcel jinja2 matplotlib onnx onnxruntime PIL pooch rich skops typer xlsxwriter"
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in EXTRAS.split():
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Blocker())
+import pandas as pd
+import unseen
+
+frame = pd.DataFrame({"age": [20, 30, 60, 70] * 6, "ill": ["no", "no", "yes", "yes"] * 6})
+frame["hospital"] = [f"{i // 8}" for i in range(24)]
+model = unseen.fit(frame, label="ill", domain="hospital", methods="logistic")
+print(model)
+print(model.predict(frame.head(3)).tolist())
+try:
+    model.save("model.unseen")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_a_frame_of_pandas_needs_no_extra(tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", WITHOUT_EXTRAS]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    *_, labels, said = done.stdout.splitlines()
+    assert labels == "['no', 'no', 'yes']"
+    assert "needs skops" in said
+    assert "pip install 'unseen[cli]'" in said
+    assert not list(tmp_path.iterdir())
+
+
+# Prints what a forked process says that reads a table, after its parent has done so or not.
+FORKED = """
+import os, sys
+import unseen.tables
+from unseen.tables import load_table
+
+columns = {"age": list(range(24)), "ill": [0, 1] * 12, "site": ["a"] * 12 + ["b"] * 12}
+columns["age"][0] = 5
+if sys.argv[1] == "before":
+    load_table(columns, label="ill", domain="site")
+if os.fork() == 0:
+    try:
+        print(len(load_table(columns, label="ill", domain="site").X), flush=True)
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(("when", "said"), [("before", "in a process that was forked after tables"), ("after", "24")])
+def test_a_forked_process_reads_tables_or_says_why_not(when, said):
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, when]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert said in done.stdout, done.stderr

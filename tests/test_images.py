@@ -257,3 +257,12 @@ def test_files_of_too_many_bytes_are_not_read(tmp_path, network, monkeypatch):
     monkeypatch.setattr("unseen.images._extract.MAX_FILE_BYTES", 10)
     with pytest.raises(TableError, match=r"it has \d+ bytes; the maximum is 10"):
         photo_table(some_photos(tmp_path, 1), network)
+
+
+def test_onnxruntime_collects_no_telemetry(tmp_path, monkeypatch):
+    runtime = pytest.importorskip("onnxruntime")
+    calls = []
+    monkeypatch.setattr(runtime, "disable_telemetry_events", lambda: calls.append("disabled"))
+    monkeypatch.setattr(runtime, "InferenceSession", lambda *_, **__: calls.append("opened"))
+    extraction.Network(tiny_network(tmp_path / "n.onnx")).session  # noqa: B018
+    assert calls == ["disabled", "opened"]

@@ -1,14 +1,11 @@
 """Values that stand for missing values: in training, in new tables, and on the command line."""
 
 import numpy as np
+import polars as pl
 import pytest
 
 import unseen
 from unseen.tables import Schema, TableError, TableOptions, load_table
-from unseen.tables._array_frame import ArrayFrame
-from unseen.tables._values import mark_missing
-
-pl = pytest.importorskip("polars")
 
 
 def make_frame(seed=0):
@@ -42,18 +39,6 @@ def test_a_marked_value_equals_an_empty_cell():
 def test_numbers_are_compared_as_numbers(value):
     table = load_table(make_frame(), label="ill", domain="site", missing={"chol": value})
     assert np.isnan(table.X[:, 0]).sum() == len(range(0, 90, 4))
-
-
-def test_arrays_and_polars_mark_the_same_values():
-    frame = make_frame()
-    missing = {"chol": ("0",), "code": ("-9.0", "x"), "absent": ("1",)}
-    arrays = ArrayFrame({name: frame[name].to_numpy() for name in frame.columns})
-    expected = mark_missing(frame, missing)
-    result = mark_missing(arrays, missing)
-    np.testing.assert_array_equal(np.isnan(result.data["chol"]), expected["chol"].is_null().to_numpy())
-    assert [value is None for value in result.data["code"].tolist()] == expected["code"].is_null().to_list()
-    counts = ArrayFrame({"n": np.array([0, 1, 2])})
-    np.testing.assert_array_equal(mark_missing(counts, {"n": ("1",)}).data["n"], [0, np.nan, 2])
 
 
 def test_a_model_treats_new_tables_as_training():

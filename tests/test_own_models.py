@@ -307,7 +307,6 @@ def test_ones_own_is_compared_fitted_saved_loaded_and_reported(tmp_path):
     Z = StandardScaler().fit(X)
     expected = UnseenClassifier([mine]).fit(Z.transform(X), Y, sample_domain=D).predict(Z.transform(X))
     np.testing.assert_array_equal(again.predict(X), expected)
-    pytest.importorskip("polars", reason="tables need it")
     np.testing.assert_array_equal(again.predict_table(X).frame["label"].to_numpy(), expected)
 
 
@@ -327,7 +326,6 @@ def test_several_are_pooled_and_the_better_weighs_more():
 
 
 def test_centering_inside_a_pipeline_needs_whole_batches():
-    pytest.importorskip("polars", reason="tables need it")
     pair = fit_table(TABLE, ("mine", make_pipeline(DomainCenterer(), LogisticRegression())), transductive=True)
     model = unseen.models.Model(pair.model, model_card(TABLE, pair))
     np.testing.assert_array_equal(model.predict_table(X).frame["label"].to_numpy(), model.predict(X))

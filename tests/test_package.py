@@ -25,7 +25,7 @@ MODULES = {"distributed", "exceptions"}
 LINALG_MODULES = ["_cell_statistics", "_scatters", "_eigenproblem"]  # each may import those before it
 INDEPENDENT = {"report"}  # takes plain values, so that any program may use it: imports utilities only
 HEAVY = {"sklearn.svm", "sklearn.metrics", "scipy.linalg", "pandas", "matplotlib"}
-EXTRAS = "PIL dask distributed jinja2 matplotlib onnx onnxruntime pandas polars"
+EXTRAS = "PIL dask distributed jinja2 matplotlib onnx onnxruntime pandas"
 EXTRAS += " fastexcel pooch rich skops torch typer xlsxwriter"
 OPTIONAL = set(EXTRAS.split())
 
@@ -54,7 +54,7 @@ def changed(before):
 
 report = {}
 # What the dependencies do when they are imported is theirs.
-import sklearn.svm, sklearn.metrics.pairwise, sklearn.model_selection, scipy.sparse.linalg, joblib
+import sklearn.svm, sklearn.metrics.pairwise, sklearn.model_selection, scipy.sparse.linalg, joblib, polars
 before, loaded = state(), set(sys.modules)
 import unseen
 report["changed by import"] = changed(before)
@@ -107,6 +107,16 @@ def test_import_is_cheap():
     assert "unseen" in loaded
     assert HEAVY.isdisjoint(loaded)
     assert not {name for name in loaded if name.startswith(("unseen.", "sklearn.", "numpy"))}
+
+
+def count_threads(code):
+    report = "import json, os; print(json.dumps(len(os.listdir('/proc/self/task'))))"
+    return probe(f"{code}; {report}")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads in /proc")
+def test_import_starts_no_threads():
+    assert count_threads("import unseen") == 1
 
 
 def test_help_is_there_at_once():

@@ -83,7 +83,6 @@ AUTHORS_DRAW = Path(__file__).parents[2] / "shared" / "data" / "cidg_authors_toy
     [("ours", 93.33, 91.67, (75.0, 91.67)), ("authors", 81.67, 87.5, (87.5, 88.33))],
 )
 def test_on_the_authors_own_draw_the_printed_equations_reach_what_the_paper_prints(grid, released, printed, tied):
-    pytest.importorskip("polars")
     from unseen.tables import load_table
 
     table = load_table(AUTHORS_DRAW)

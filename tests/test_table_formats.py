@@ -7,13 +7,12 @@ import zipfile
 from datetime import date, datetime, timedelta
 
 import numpy as np
+import polars as pl
 import pytest
 
-pl = pytest.importorskip("polars")
-
-import unseen  # noqa: E402
-from unseen.tables import TableError, list_files, load_table, scan  # noqa: E402
-from written_tables import assert_same  # noqa: E402
+import unseen
+from unseen.tables import TableError, list_files, load_table, scan
+from written_tables import assert_same
 
 N = 60
 RNG = np.random.default_rng(0)

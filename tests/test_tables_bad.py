@@ -6,11 +6,10 @@ import gzip
 import pickle
 
 import numpy as np
+import polars as pl
 import pytest
 
-pl = pytest.importorskip("polars")
-
-from unseen.tables import TableError, iter_batches, list_files, load_table, scan  # noqa: E402
+from unseen.tables import TableError, iter_batches, list_files, load_table, scan
 
 GOOD = ["hospital,age,sex,diagnosis"] + [
     f"{place},{40 + i},{'fm'[i // 2 % 2]},{'ill' if i % 2 else 'well'}" for place in ("bonn", "leeds") for i in range(8)
@@ -43,6 +42,7 @@ BAD_TEXTS = {
     "empty": ("", {}, ["it is empty."]),
     "blank": ("\n\n", {}, ["cannot be read: empty CSV"]),
     "header only": (GOOD[0], {}, ["it has a header but no rows."]),
+    "header with a code only": ("hospital,ward_id,diagnosis", {}, ["it has a header but no rows."]),
     "old Mac line ends": (with_rows().replace("\n", "\r"), {}, ["Save it with line endings of"]),
     "repeated names": (replaced("age,sex", "age,age"), {}, ["2 columns are called 'age'. Rename them."]),
     "unknown label": (with_rows(), {"label": "diagnose"}, ["no column 'diagnose': did you mean 'diagnosis'?"]),
@@ -89,10 +89,10 @@ BAD_TEXTS = {
         {},
         ["- 'leeds' and 'Leeds ' are different domains", "the domain 'Leeds ' has samples of one class only"],
     ),
-    "a small domain": (
-        with_rows("york,50,f,ill", "york,51,m,well", "york,52,m,well"),
-        {},
-        ["1 domain of 3 with fewer than 4 rows: 'york'"],
+    "small domains only": (
+        "\n".join([GOOD[0], *(row for row in GOOD[1:] if row[-1] == "l")][:9]).replace("leeds", "bonn"),
+        {"min_domain_rows": 99},
+        ["holds 0 domains: two or more are needed", "1 domain of 1 with fewer than 99 rows left out"],
     ),
     "a measured label": (
         csv_of(hospital=["a", "b"] * 25, age=list(range(50)), diagnosis=[i + 0.25 for i in range(50)]),
@@ -321,6 +321,7 @@ def test_a_bad_file_of_arrays_is_refused_with_its_reason(tmp_path, arrays, fragm
             ValueError,
             "max_per_domain must be at least 2, since a domain needs two classes; got 1",
         ),
+        ({"min_domain_rows": 0}, ValueError, "min_domain_rows must be at least 1; got 0"),
         ({"features": [1]}, TypeError, r"features must be names of columns; got \[1\]"),
         ({"drop": [None]}, TypeError, r"drop must be names of columns; got \[None\]"),
     ],

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 import numpy as np
+import polars as pl
 import pytest
 
-pl = pytest.importorskip("polars")
-
-from unseen.tables import TableError, load_table, make_preprocessor  # noqa: E402
-from written_tables import FRAME, changed, written  # noqa: E402
+from unseen.tables import TableError, load_table, make_preprocessor
+from written_tables import FRAME, changed, written
 
 
 @pytest.mark.parametrize(
@@ -80,6 +79,20 @@ def test_identifiers_are_left_out_unless_asked_for(tmp_path, name):
     assert table.schema.feature_names == ["age", "sex", "smokes", "visits"]
     assert f"Left out, since they identify samples rather than describe them: {name!r}." in table.notices
     assert load_table(path, features=[name]).schema.feature_names == [name]
+
+
+def test_free_text_is_called_so(tmp_path):
+    text = [f"patient {i} complains of a headache" for i in range(24)]
+    frame = changed(report=text)
+    table = load_table(written(tmp_path, frame))
+    assert (
+        "Left out, since they hold free text: 'report'. Convert text to columns of numbers to use it." in table.notices
+    )
+    assert table.left_out == {"report": "free text"}
+    with pytest.raises(
+        TableError, match=r"no columns are left to be features\. Free text is not used: 'report'\. Conv"
+    ):
+        load_table(frame.select("hospital", "diagnosis", "report"))
 
 
 @pytest.mark.parametrize("name", FEATURES)
@@ -360,7 +373,7 @@ def test_codes_are_no_groups_and_patients_are(tmp_path, ending):
     assert (
         "'patient_nbr' repeats within domains. Set the parameter group to patient_nbr to keep its rows together."
     ) in table.notices
-    note = "'discharge_disposition_id' is named like a code, and its 26 distinct integers are used as numbers"
+    note = "'discharge_disposition_id' is named like a code, and its 26 distinct values are used as numbers"
     assert any(note in notice for notice in table.notices)
     declared = load_table(path, label="readmitted", categories=["discharge_disposition_id"])
     assert len(declared.schema.columns[0].levels) == 26

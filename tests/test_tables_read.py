@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.io import savemat
 
-pl = pytest.importorskip("polars")
-
-from unseen.datasets import load_digits_table, load_folder, load_rotated_digits  # noqa: E402
-from unseen.tables import TableError, iter_batches, load_table, scan  # noqa: E402
-from written_tables import FRAME, WRITERS, assert_same, changed, written  # noqa: E402
+from unseen.datasets import load_digits_table, load_folder, load_rotated_digits
+from unseen.tables import TableError, iter_batches, load_table, scan
+from written_tables import FRAME, WRITERS, assert_same, changed, written
 
 
 @pytest.mark.parametrize("ending", WRITERS)
@@ -113,8 +111,7 @@ def test_arrays_without_labels_can_be_read_in_batches(tmp_path):
     np.testing.assert_array_equal(pl.concat(parts).to_numpy(), X[:, ::-1])
 
 
-def test_the_embedded_table_is_the_rotated_digits_and_needs_no_polars(monkeypatch):
-    monkeypatch.setitem(sys.modules, "polars", None)
+def test_the_embedded_table_is_the_rotated_digits():
     table, data = load_digits_table(), load_rotated_digits()
     np.testing.assert_array_equal(table.X, data.data)
     np.testing.assert_array_equal(table.domain, data.domain)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pl = pytest.importorskip("polars")
-
-from unseen import compare  # noqa: E402
-from unseen.datasets import load_digits_table  # noqa: E402
-from unseen.tables import TableError, load_table  # noqa: E402
+import unseen
+from unseen import compare
+from unseen.datasets import load_digits_table
+from unseen.exceptions import DataWarning
+from unseen.tables import TableError, load_table
 
 N = 240
 FRAME = pl.DataFrame(
@@ -165,3 +166,45 @@ def test_a_domain_of_one_class_is_used_where_others_have_more():
     assert any("1 domain of 4 with samples of one class only: 's9'" in notice for notice in table.notices)
     with pytest.raises(TableError, match="'s9' has samples of one class only, '1'"):
         load_table(pl.concat([FRAME.filter(pl.col("site") != "s0"), one_class]), label="label", domain="site")
+
+
+def with_small_domains():
+    """Two domains of 3 rows among others, one of which alone has a third class."""
+    few = pl.DataFrame(
+        {"site": ["t1"] * 3 + ["t2"] * 3, "x": np.linspace(0, 1, 6), "level": ["k0"] * 6, "label": [1, 2, 3, 1, 2, 1]}
+    )
+    return pl.concat([FRAME[:100], few.cast(FRAME.schema), FRAME[100:]])
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("limit", [None, 20])
+def test_domains_with_few_rows_are_left_out_and_named(tmp_path, ending, limit):
+    frame = with_small_domains()
+    table = load_table(at(frame, ending, tmp_path), max_per_domain=limit)
+    assert (
+        "Left out 2 domains of 5 with fewer than 4 rows: 't1', 't2'. Set the parameter min_domain_rows to change this."
+        in table.notices
+    )
+    assert set(table.domain.tolist()) == {"s0", "s1", "s2"}
+    assert set(table.y.tolist()) == {1, 2}
+    np.testing.assert_array_equal(table.X[:, 0], frame["x"].to_numpy()[table.rows])
+    if limit is None:
+        assert len(table.X) == N
+        assert len(load_table(frame, min_domain_rows=3).X) == N + 6
+        assert set(load_table(frame, min_domain_rows=80).domain.tolist()) == {"s0", "s1", "s2"}
+
+
+def test_every_function_leaves_out_domains_with_few_rows():
+    frame = with_small_domains().drop("level")
+    roles = {"label": "label", "domain": "site"}
+    with pytest.warns(DataWarning, match="Left out 2 domains of 5 with fewer than 4 rows"):
+        model = unseen.fit(frame, **roles, methods="logistic")
+    assert list(model.card["data"]["domains"]) == ["s0", "s1", "s2"]
+    found = compare(frame, **roles, methods=["1-NN"], repeats=1, quick=True)
+    assert [entry["name"] for entry in found.summary()["data"]["domains"]] == ["s0", "s1", "s2"]
+    with pytest.warns(DataWarning, match="Left out 2 domains of 5"):
+        diagnosis = unseen.diagnose(frame, **roles, n_permutations=19)
+    assert len(diagnosis.summary()["domains"]) == 3
+    result = unseen.validate(frame, **roles, methods="logistic", compare_with=[])
+    assert any("Left out 2 domains of 5" in notice for notice in result.to_dict()["notices"])
+    assert len(result.sites) == 3

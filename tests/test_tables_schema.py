@@ -6,6 +6,7 @@ import json
 import warnings
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +15,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-pl = pytest.importorskip("polars")
-
-from unseen.tables import Column, Schema, TableError, load_table, make_preprocessor  # noqa: E402
+from unseen.tables import Column, Schema, TableError, load_table, make_preprocessor
 
 SCHEMA = Schema(
     (Column("age", "numeric"), Column("sex", "categorical", ("f", "m")), Column("visits", "numeric")),
@@ -238,9 +237,3 @@ def test_it_is_cloned_and_saved_without_code_of_our_own(kind):
 def test_a_scale_that_cannot_be_used_is_refused(schema, scale, message):
     with pytest.raises(ValueError, match=message):
         make_preprocessor(schema, scale)
-
-
-def test_a_description_without_groups_is_one_of_before():
-    schema = Schema((Column("age", "numeric"), Column("born", "date")), label="ill", domain="hospital")
-    before = {key: value for key, value in schema.to_dict().items() if key != "group"}
-    assert Schema.from_dict(before) == schema == Schema.from_dict(schema.to_dict())

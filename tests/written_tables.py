@@ -5,10 +5,7 @@ from __future__ import annotations
 import gzip
 
 import numpy as np
-import pytest
-
-pl = pytest.importorskip("polars")
-
+import polars as pl
 
 FRAME = pl.DataFrame(
     {

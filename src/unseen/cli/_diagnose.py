@@ -44,6 +44,7 @@ def diagnose(
             o.DATA, min=2, metavar="N", help="Maximum number of samples per domain in the tests of features."
         ),
     ] = 500,
+    min_domain_rows: o.MinDomainRows = 4,
     scale: o.Scale = "standardize",
     permutations: Annotated[
         int,
@@ -85,6 +86,7 @@ def diagnose(
             dates=dates,
             categories=o.parse_names(categories),
             missing=o.parse_missing(missing),
+            min_domain_rows=min_domain_rows,
         )
         table = o.read_table(data, request)
         print_notices(table.notices)

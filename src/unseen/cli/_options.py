@@ -154,6 +154,10 @@ Missing = Annotated[
         help="Treat a value of a column as missing, such as chol=0. Can be repeated.",
     ),
 ]
+MinDomainRows = Annotated[
+    int,
+    make_option(DATA, min=1, metavar="N", help="Leave out domains with fewer rows."),
+]
 MaxPerDomain = Annotated[
     int | None,
     make_option(

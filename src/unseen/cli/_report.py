@@ -54,10 +54,11 @@ OPTION_BY_PARAMETER = {
 # equals sign at the beginning; and anywhere a name that is not a word, unless it is quoted as the names of columns are.
 LEADING_NAMES = "balance|centering|coverage|grid|metric|positive|preprocess|repeats|scale|selection|store|threshold"
 UNAMBIGUOUS_NAMES = (
-    "batch_size|domain_from|feature_map|max_per_domain|n_jobs|n_landmarks|n_permutations|output_name|random_state"
+    "batch_size|domain_from|feature_map|max_per_domain|min_domain_rows|n_jobs|n_landmarks|n_permutations|output_name|"
+    "random_state"
 )
 PARAMETER = re.compile(
-    rf"\bthe parameter (\w+)|^({LEADING_NAMES})(?= must be |=)|(?<![\w'\"./-])({UNAMBIGUOUS_NAMES})(?![\w'\"./(-])"
+    rf"\bthe parameter (\w+)|^({LEADING_NAMES})(?= must be |=)|(?<![\w'\"./-])({UNAMBIGUOUS_NAMES})(?![\w'\"/(-]|\.\w)"
 )
 # Messages recommend values of parameters in this form: "Set domain='site'", "Use metric='roc_auc'".
 ASSIGNMENT = re.compile(r"\b(Pass|Set|Use) (center|domain|feature_map|group|label|metric)=(?:True\b|'([^']*)')")

@@ -38,6 +38,7 @@ def validate(
     categories: o.Categories = None,
     missing: o.Missing = None,
     max_per_domain: o.MaxPerDomain = None,
+    min_domain_rows: o.MinDomainRows = 4,
     scale: o.Scale = "standardize",
     methods: o.FitMethods = "auto",
     compare_with: Annotated[
@@ -128,6 +129,7 @@ def validate(
             drop=o.parse_names(drop),
             unlabeled=unlabeled,
             max_per_domain=max_per_domain,
+            min_domain_rows=min_domain_rows,
             seed=seed,
             group=group,
             dates=dates,

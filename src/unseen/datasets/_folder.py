@@ -26,8 +26,8 @@ def load_folder(
 ) -> Any:
     """Load a folder that holds one file per domain.
 
-    Files are read like those of :func:`~unseen.tables.load_table`: MATLAB files of any version (.mat), NumPy files
-    (.npz) or tables (.csv, .tsv, .parquet, .feather). The name of the file, without its ending, is the name of the
+    Files are read like those of :func:`~unseen.tables.load_table`: MATLAB files (.mat), NumPy files (.npz)
+    or tables (.csv, .tsv, .parquet, .feather). The name of the file, without its ending, is the name of the
     domain. Other files are ignored. All problems, in any of the files, are reported in one error.
 
     Parameters
@@ -55,11 +55,10 @@ def load_folder(
     -----
     Samples may be rows or columns of a matrix: the number of labels determines which; if both match, samples are rows.
     Missing values become NaN. Columns of text are left out and listed in `DESCR`. Pickled objects in .npz files are
-    never loaded. Reading needs polars, and .mat files of version 7.3 need h5py: ``pip install 'unseen[cli]'``.
+    never loaded. Files of MATLAB of version 7.3 are not read: save them with ``-v7``.
 
     Examples
     --------
-    >>> import pytest; _ = pytest.importorskip("polars")
     >>> import tempfile
     >>> from pathlib import Path
     >>> import numpy as np

@@ -65,7 +65,6 @@ def load_vlcs(
 
     Examples
     --------
-    >>> import pytest; _ = pytest.importorskip("polars")
     >>> import tempfile
     >>> from pathlib import Path
     >>> import numpy as np

@@ -26,7 +26,6 @@ CREATE TABLE IF NOT EXISTS pictures (path BLOB PRIMARY KEY, size INTEGER, change
 CREATE TABLE IF NOT EXISTS features (
     content BLOB NOT NULL, way TEXT NOT NULL, numbers BLOB NOT NULL, checksum INTEGER, PRIMARY KEY (content, way)
 );
-CREATE TABLE IF NOT EXISTS thumbnails (content BLOB PRIMARY KEY, picture BLOB NOT NULL);
 """
 FeatureRow = NDArray[np.float32]
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # a damaged schema in an error message may not be valid UTF-8
@@ -109,15 +108,6 @@ class Cache(AbstractContextManager["Cache"]):
         if features is None:
             raise OSError(f"{self.path} was changed by another process while it was used. Run the computation again.")
         return features
-
-    def find_thumbnail(self, digest: bytes) -> bytes | None:
-        """Return the thumbnail of the image with this digest, if it is stored."""
-        return _first_bytes(self._select("SELECT picture FROM thumbnails WHERE content = ?", (digest,)))
-
-    def add_thumbnails(self, thumbnails: Iterable[tuple[bytes, bytes]]) -> None:
-        """Store thumbnails by the digests of their images."""
-        with self._transaction():
-            self._connection.executemany("INSERT OR REPLACE INTO thumbnails VALUES (?, ?)", thumbnails)
 
     def add(self, files: Iterable[tuple[str, int, int, bytes]], features: Iterable[tuple[bytes, FeatureRow]]) -> None:
         """Store the digests of files, given as path, size, modification time and digest, and features by digest."""

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ..tables import TableError, format_count, is_path
 from ..utils.io import atomic_write, is_special_file, temporary_folder
-from ..utils.optional_imports import optional_import
 from ..utils.progress import progress
 from ._cache import Cache
 from ._network import Network
@@ -151,7 +151,6 @@ class Extractor:
 
     def write(self, photos: Photos, output: Path) -> tuple[list[Path], list[Skipped]]:
         """Write a Parquet file with path, label, domain and features in blocks; return its files and those skipped."""
-        pl = optional_import("polars", "Writing a table")
         files = photos.files
         with self.open_cache() as cache:
             kept, digests, skipped = self._fill_cache(cache, files)

@@ -72,8 +72,9 @@ class Network:
             raise ValueError("it declares no output")
         entries = (entry for tensor in _stored_tensors(model.graph) for entry in tensor.external_data)
         self._weight_files = sorted({entry.value for entry in entries if entry.key == "location"})
+        folder = self.path.parent.resolve()
         for name in self._weight_files:
-            if Path(name).is_absolute() or ".." in Path(name).parts or "\0" in name:
+            if "\0" in name or not (folder / name).resolve().is_relative_to(folder):
                 raise ValueError(f"it stores weights in {name!r}, which is outside the folder of the network")
             if is_special_file(self.path.parent / name):
                 raise ValueError(f"it stores weights in {name!r}, which is not a regular file")
@@ -107,6 +108,7 @@ class Network:
     def session(self) -> Any:
         """The onnxruntime session."""
         runtime = optional_import("onnxruntime", "Running a network")
+        runtime.disable_telemetry_events()
         options = runtime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = self.n_threads or os.cpu_count() or 1

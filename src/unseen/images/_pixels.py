@@ -19,7 +19,6 @@ FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "BMP")  # Pillow starts other programs
 DEFAULT_SIDE = 224  # pixels, as for ImageNet; for networks that take images of any size
 WHITE = (255, 255, 255)
 MAX_RESIZED_PIXELS = 2**24  # of an image after resizing, which exceeds the input of a network if it is very narrow
-STRIP_PIXELS = 2**22  # larger images are converted in strips of this many pixels
 
 
 @dataclass(frozen=True)
@@ -235,19 +234,6 @@ def _convert_to_rgb(image: Any) -> Any:
     """Convert an image of any mode to RGB with eight bits per channel."""
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
-    width, height = image.size
-    if width * height <= STRIP_PIXELS:
-        return _convert_strip(image)
-    # Some conversions need several times the memory of the image, so a large image is converted in strips.
-    converted = optional_import("PIL.Image", "Reading images").new("RGB", image.size)
-    step = max(1, STRIP_PIXELS // width)
-    for top in range(0, height, step):
-        strip = image.crop((0, top, width, min(top + step, height)))
-        converted.paste(_convert_strip(strip), (0, top))
-    return converted
-
-
-def _convert_strip(image: Any) -> Any:
     pil_image = optional_import("PIL.Image", "Reading images")
     if image.mode.startswith("I"):  # 16 bits, for which older versions of Pillow use modes with 32 bits
         values = np.asarray(image).astype(np.int64)

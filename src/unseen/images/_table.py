@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import io
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,6 @@ from ..datasets import load_office_caltech_folder, load_vlcs_folder
 from ..tables import Table, TableOptions, format_count, read_survey, survey_table
 from ..utils.io import is_special_file, temporary_folder
 from ..utils.samples import Samples
-from ._cache import Cache
 from ._extract import DEFAULT_BATCH_SIZE, Extractor, Skipped
 from ._photos import Photos, find_photos
 from ._pixels import Preprocessing, decode_image, quiet_decoding
@@ -110,7 +107,7 @@ def make_photo_table(
     facts = extractor.facts
     notices.append(f"The features are {facts['output']!r} of {facts['network']}, sha256 {facts['sha256'][:12]}.")
     notices += table.notices
-    thumbnails = Thumbnails(files, extractor.cache)
+    thumbnails = Thumbnails(files)
     return replace(table, name=photos.name, notices=notices, pictures=thumbnails), skipped
 
 
@@ -119,41 +116,21 @@ class Thumbnails:
     """Thumbnails of the rows of a table, as data URLs that a page can contain."""
 
     files: Sequence[Path]
-    cache: str | os.PathLike[str] | None = None
 
     def __call__(self, rows: Sequence[int]) -> list[str]:
         """Return the thumbnails of rows, counted from 0; an empty string for a file that cannot be read."""
-        opened = nullcontext() if self.cache is None else Cache(self.cache, settings_key="")
-        with opened as cache, quiet_decoding(), ThreadPoolExecutor(os.cpu_count()) as pool:
-            pairs = list(pool.map(lambda row: _read_thumbnail(os.path.abspath(self.files[row]), cache), rows))
-            if cache is not None:
-                cache.add_thumbnails(pair for pair in pairs if pair[1])
-        return [
-            f"data:image/jpeg;base64,{base64.b64encode(thumbnail).decode()}" if thumbnail else ""
-            for _, thumbnail in pairs
-        ]
+        with quiet_decoding(), ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(lambda row: _make_thumbnail(self.files[row]), rows))
 
 
-def _read_thumbnail(path: str, cache: Cache | None) -> tuple[bytes, bytes]:
-    """Return the digest of an image and its thumbnail, from the cache if possible; both empty if it cannot be read."""
+def _make_thumbnail(path: Path) -> str:
     try:
-        return _make_thumbnail(path, cache)
+        if is_special_file(path):
+            return ""
+        image = decode_image(path.read_bytes())
     except (OSError, ValueError):  # a report without one thumbnail is better than no report
-        return b"", b""
-
-
-def _make_thumbnail(path: str, cache: Cache | None) -> tuple[bytes, bytes]:
-    if cache is not None:
-        status = os.stat(path)
-        digest = cache.find_digest(path, status.st_size, status.st_mtime_ns)
-        thumbnail = None if digest is None else cache.find_thumbnail(digest)
-        if digest is not None and thumbnail is not None:
-            return digest, thumbnail
-    if is_special_file(Path(path)):
-        raise ValueError("it is not a regular file")
-    content = Path(path).read_bytes()
-    image = decode_image(content)
+        return ""
     image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
-    return hashlib.sha256(content).digest(), buffer.getvalue()
+    return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"

@@ -13,7 +13,6 @@ from ..adaptation import REFIT, AdaptationPlan
 from ..linalg import Array
 from ..model_selection import EnsembleClassifier, SourceData, adapt_ensemble, check_new_domain
 from ..tables import TableError, as_text, encode_class_labels, is_folder_or_pattern, is_path
-from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list
 from ._model import Model, ModelFileError
@@ -130,7 +129,6 @@ def complete_prior(prior: Mapping[Any, float], classes: Labels, source: Array) -
 
 def _read_labeled(model: Model, data: Any, label: str | None, domain: str | None) -> tuple[Array, Any, Labels | None]:
     """Encoded rows, their classes (None where missing, other values where unknown), and their domains."""
-    optional_import("polars", "Adapting a model to a table")
     schema = model.schema
     label = schema.label if label is None else label
     if label is None:
@@ -151,7 +149,6 @@ def _read_labeled(model: Model, data: Any, label: str | None, domain: str | None
     labels: list[Any] = []
     names: list[Any] = []
     for batch in batches:
-        assert batch.kept is not None  # polars is installed
         texts = as_text(batch.kept[label]).to_list()
         codes = encode_class_labels(batch.kept[label], classes)
         for code, text in zip(codes.tolist(), texts, strict=True):

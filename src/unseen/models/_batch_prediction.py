@@ -9,22 +9,20 @@ from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from ..estimators import map_on_cluster
 from ..linalg import Array, Moments, merge_moments
-from ..tables import Agreement
+from ..tables import Agreement, NewValues, select_formulas
 from ..utils.progress import progress
 from ..utils.validation import EncodedLabels, Labels
 from ._column_notes import column_entries, sample_domains
 from ._new_data import NewRows, NewTable, RowRange
 from ._new_data_notes import new_data_facts, novelty_entries
 from ._table_model import TableModel
-
-if TYPE_CHECKING:
-    import polars as pl
 
 MAX_DOMAINS = 1_000  # a column with more values probably numbers the rows
 SET_SEPARATOR = " | "  # between the labels of a prediction set
@@ -113,6 +111,8 @@ class BatchPrediction:
         labels = model.classes_[model.decide(P)]
         facts["labels"] = Counter(labels.tolist())
         facts["new_levels"] = batch.new_levels
+        texts = [column for column in batch.kept if column.dtype == pl.String]
+        facts["formulas"] = {text.name: NewValues.from_series(select_formulas(text)) for text in texts}
         if batch.labels is not None:
             agreement = Agreement.from_predictions(batch.labels, labels, model.classes_, batch.domain)
             facts["agreement"] = {"label": agreement}
@@ -180,8 +180,6 @@ def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) ->
 
 def _join_columns(kept: Any, predictions: dict[str, Any]) -> pl.DataFrame:
     """Join kept columns and predictions; append " (input)" to names of kept columns that occur in both."""
-    import polars as pl
-
     taken = {*predictions, *kept.columns}
     names = {name: name for name in kept.columns}
     for name in set(kept.columns).intersection(predictions):

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from ..exceptions import DataWarning, warn
 from ..kernels import SizePlan
 from ..model_selection import check_metric, get_metric, parse_methods
-from ..tables import Dates, Scale, Table, TableOptions, open_data
+from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions, open_data
 from ..utils.samples import Balance
 from ._model import Model
 from ._model_card import model_card
@@ -45,6 +45,7 @@ def fit(
     feature_map: FeatureMap = "auto",
     n_landmarks: int | None = None,
     max_per_domain: int | None = None,
+    min_domain_rows: int = MIN_DOMAIN_ROWS,
     random_state: int = 0,
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -60,15 +61,14 @@ def fit(
     ----------
     data : DataFrame, dict, list of dict, structured array, str, path or array-like of shape (n_samples, n_features)
         A table with columns of labels and domains, in memory or as the path of a file or folder: see
-        :func:`unseen.tables.load_table`. Or the features of the samples, with `y` and `sample_domain`. DataFrames of
-        pandas need no optional dependency; files and DataFrames of polars need polars.
+        :func:`unseen.tables.load_table`. Or the features of the samples, with `y` and `sample_domain`.
     y : array-like of shape (n_samples,), default=None
         Class labels, unless they are a column of a table.
     sample_domain : array-like of shape (n_samples,), default=None
         The domain of each sample, unless it is a column of a table.
     label, domain : str, default=None
         Columns of the table; None guesses them from common names.
-    group, features, drop, unlabeled, dates, categories, missing, max_per_domain
+    group, features, drop, unlabeled, dates, categories, missing, max_per_domain, min_domain_rows
         The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
     methods : str, tuple, Method or list of these, default="auto"
         "auto" is an ensemble of the models of :class:`unseen.UnseenClassifier`. Otherwise a name in
@@ -144,6 +144,7 @@ def fit(
         categories=categories,
         missing=missing,
         max_per_domain=max_per_domain,
+        min_domain_rows=min_domain_rows,
         seed=random_state,
     )
     opened = open_data(data, y, sample_domain, options, "fit")

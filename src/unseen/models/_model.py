@@ -11,15 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import polars as pl
 from sklearn.utils import gen_batches
 
 from ..exceptions import NewDataWarning, warn
 from ..linalg import Array, Moments, merge_moments
 from ..model_selection import MIN_BATCH_ROWS, Forecast
 from ..shift import NoveltyResult
-from ..tables import Schema, format_count, has_columns, is_path, write_excel
+from ..tables import (
+    NewValues,
+    Schema,
+    format_count,
+    has_columns,
+    is_path,
+    select_formulas,
+    write_excel,
+)
 from ..utils.io import atomic_write, check_output_path, escape_controls, temporary_folder
-from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels
 from ._batch_prediction import BatchPrediction, domain_moments
 from ._card_html import describe_card, render_card
@@ -32,11 +40,8 @@ from ._table_model import TableModel
 from ._trusted_types import find_width
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ..adaptation import AdaptationPlan
 
-FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r")  # spreadsheets interpret cells that start with these as formulas
 DEFAULT_BATCH_SIZE = 20_000  # rows in memory at a time
 MAX_BATCH_VALUES = 2**24  # of an intermediate result, which take 128 MB: wide models predict in smaller batches
 MAX_TRANSDUCTIVE_BATCHES = 20
@@ -310,8 +315,6 @@ class Model:
             its logarithm, or an indicator such as ``sex = m`` that is 1 or 0; ``coefficient``; and ``if_missing``, the
             value that replaces missing values of the column.
         """
-        import polars as pl
-
         return pl.DataFrame(list_coefficients(self.table_model, self.schema), infer_schema_length=None)
 
     def novelty(self, data: Any, *, sample_domain: Any = None) -> NoveltyResult | dict[str, NoveltyResult]:
@@ -475,7 +478,6 @@ class Model:
         """
         if centering not in ("model", "target"):
             raise ValueError(f"centering must be 'model' or 'target'; got {centering!r}.")
-        optional_import("polars", "predict_table")
         model = self.table_model
         missing_in_training = self._missing_in_training()
         if coverage is not None:  # an unattainable coverage raises an error before the data are read
@@ -502,7 +504,7 @@ class Model:
         summary = prediction.summary(None if path is None else str(path), missing_in_training)
         threshold = self.card.get("threshold")
         summary["threshold"] = threshold if model.threshold is not None and isinstance(threshold, dict) else None
-        return TablePredictions(summary, [*notices, *_make_notices(summary)], frame, path)
+        return TablePredictions(summary, [*notices, *_make_notices(summary, prediction.facts["formulas"])], frame, path)
 
     def _missing_in_training(self) -> dict[str, float]:
         """Return the share of missing values of columns of the training table; older models do not store it."""
@@ -517,16 +519,17 @@ def _as_text(domain: Any) -> Labels | None:
     return None if domain is None else np.asarray(domain).astype(str)
 
 
-def _make_notices(summary: dict[str, Any]) -> Iterator[str]:
+def _make_notices(summary: dict[str, Any], kept_formulas: dict[str, NewValues]) -> Iterator[str]:
     """Yield sentences on the threshold, differences from the training data, formulas, and unknown labels."""
     if summary["threshold"]:
         yield str(summary["threshold"].get("text", ""))
     yield from new_data_notes(summary, summary["rows"])
     names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
-    formulas = [name for name in names if isinstance(name, str) and name.startswith(FORMULA_PREFIXES)]
+    formulas = select_formulas(pl.Series([name for name in names if isinstance(name, str)], dtype=pl.String)).to_list()
+    formulas += [example for values in kept_formulas.values() for example in values.examples]
     if formulas and (summary["output"] or "").lower().endswith(".csv"):
         yield (
-            f"Names such as {formulas[0]!r} look like formulas to a spreadsheet. They are written unchanged; import "
+            f"Cells such as {formulas[0]!r} look like formulas to a spreadsheet. They are written unchanged; import "
             "their column as text."
         )
     unknown = (summary["agreement"] or {}).get("others", {"rows": 0})
@@ -543,8 +546,6 @@ def _concatenate(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFr
     CSV follows RFC 4180: cells with commas, quotes or line breaks are quoted, and other cells are written unchanged.
     Parquet files cannot be appended to, so each frame is written to a temporary file first.
     """
-    import polars as pl
-
     if path is None:
         return pl.concat(frames)
     check_output_path(path, *RESULT_ENDINGS)

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 
 from ..linalg import Array, merge_moments
 from ..tables import (
-    ArrayFrame,
     Column,
     NewValues,
     Schema,
@@ -22,7 +22,6 @@ from ..tables import (
     as_text,
     check_name_lengths,
     choose_batch_size,
-    find_missing,
     find_similar_column,
     format_count,
     format_unknown_column,
@@ -38,9 +37,6 @@ from ..tables import (
 )
 from ..utils.validation import Labels, format_list
 
-if TYPE_CHECKING:
-    import polars as pl
-
 VALUES_PER_PART = 1_000_000  # of a Parquet file: reading them takes some tenths of a second
 IN_MEMORY_NAME = "The new table"  # name of a DataFrame or an array in messages, in place of a file name
 
@@ -51,7 +47,7 @@ class RowRange(NamedTuple):
     name: str  # of the file, without its ending
     file: Path
     rows_before: int  # number of rows before these, in all files
-    frame: pl.DataFrame | ArrayFrame | None = None
+    frame: pl.DataFrame | None = None
     first: int = 0  # position in the file of the first row, if there is no frame
     height: int = 0
 
@@ -63,7 +59,7 @@ class NewRows(NamedTuple):
     domain: Labels | None
     new_levels: dict[str, NewValues]  # by column, levels that training did not have
     labels: pl.Series | None  # true labels, if the table has them
-    kept: pl.DataFrame | None  # columns to copy to the output; None without polars
+    kept: pl.DataFrame  # columns to copy to the output
 
 
 class NewTable:
@@ -125,19 +121,12 @@ class NewTable:
 
     def _inspect(self, file: Path, required: Sequence[str]) -> tuple[dict[str, Any], int]:
         """Return the types of the columns and the number of rows of a file; raise if it lacks required columns."""
-        is_array_frame = isinstance(self._frame, ArrayFrame)
-        lazy: Any = None
-        if not is_array_frame:
-            lazy = scan(file) if self._frame is None else self._frame.lazy()
-        types: dict[str, Any] = dict(self._frame.types if is_array_frame else lazy.collect_schema())
+        lazy: pl.LazyFrame = scan(file) if self._frame is None else self._frame.lazy()
+        types: dict[str, Any] = dict(lazy.collect_schema())
         self.schema.check_columns(types, file.name)
         problems = [format_unknown_column(name, types) for name in required if name not in types]
         if problems:
             raise TableError(problems, source=file.name)
-        if is_array_frame:
-            return types, self._frame.height
-        import polars as pl
-
         with translate_read_errors(file, all_exceptions=True):
             return types, int(lazy.select(pl.len()).collect().item())
 
@@ -229,9 +218,7 @@ class NewTable:
                 domain = self._get_domains(frame, row_range, rows_before)
                 new_levels = self.schema.find_new_levels(frame, X)
                 labels = None if self._label is None else frame[self._label]
-                kept = None
-                if not isinstance(frame, ArrayFrame):
-                    kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
+                kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
             yield NewRows(X, domain, new_levels, labels, kept)
             rows_before += frame.height
 
@@ -239,7 +226,7 @@ class NewTable:
         if self.domain is None:
             return np.full(frame.height, row_range.name) if self._is_domain_per_file else None
         labels = as_text(frame[self.domain])
-        is_missing = find_missing(labels)
+        is_missing = labels.is_null().to_numpy()
         if is_missing.any():
             first = rows_before + int(is_missing.argmax()) + 1
             problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
@@ -283,8 +270,6 @@ def as_array(data: Any) -> Array:
 
 def _common_type(types: Sequence[Mapping[str, Any]], name: str) -> Any:
     """Return the type of a column in all files; text if they differ, since the output has one type for each column."""
-    import polars as pl
-
     kinds = {file_types[name] for file_types in types}
     if not all(map(is_readable, kinds)):
         raise TableError([f"column {name!r} cannot be kept: it holds lists, records or raw bytes, not values."])

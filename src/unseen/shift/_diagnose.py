@@ -16,6 +16,7 @@ from ..kernels import Kernel
 from ..linalg import Array, Ints, Membership
 from ..report import draw_diagnosis, render_diagnosis
 from ..tables import (
+    MIN_DOMAIN_ROWS,
     Dates,
     Scale,
     Table,
@@ -301,6 +302,7 @@ def diagnose(
     scale: Scale = "standardize",
     n_permutations: int = 499,
     max_per_domain: int = 500,
+    min_domain_rows: int = MIN_DOMAIN_ROWS,
     alpha: float = 0.05,
     random_state: Any = 0,
     verbose: int = 0,
@@ -331,7 +333,7 @@ def diagnose(
         Domain of each sample, at least two different ones, unless they are a column of a table.
     label, domain : str, default=None
         Columns of the table; None guesses them from common names.
-    group, features, drop, unlabeled, dates, categories, missing
+    group, features, drop, unlabeled, dates, categories, missing, min_domain_rows
         Further parameters of :func:`unseen.tables.load_table`.
     scale : {"standardize", "l2", "none"}, default="standardize"
         Scaling of the features of a table: see :func:`unseen.tables.make_preprocessor`.
@@ -379,6 +381,7 @@ def diagnose(
         dates=dates,
         categories=categories,
         missing=missing,
+        min_domain_rows=min_domain_rows,
     )
     columns = None
     is_read = isinstance(data, Table)  # by the caller, who has shown its notices

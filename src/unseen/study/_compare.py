@@ -27,7 +27,7 @@ from ..model_selection import (
 from ..models import check_threshold, choose_positive, make_preparation
 from ..report import draw_comparison, rank_methods, render_comparison
 from ..shift import Diagnosis, diagnose, find_column_notices
-from ..tables import Dates, Table, is_table, load_table, table_from_arrays
+from ..tables import MIN_DOMAIN_ROWS, Dates, Table, is_table, load_table, table_from_arrays
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
 from ..validation import ValidationResult
@@ -202,6 +202,7 @@ def compare(
     positive: Any = None,
     threshold: str | float | None = None,
     max_per_domain: int | None = None,
+    min_domain_rows: int = MIN_DOMAIN_ROWS,
     quick: bool = False,
     grid: GridName = "ensemble",
     store: str | Path | None = None,
@@ -268,6 +269,8 @@ def compare(
         usefulness, as for :func:`unseen.validate`. For two classes only.
     max_per_domain : int, default=None
         Maximum number of samples of each domain, drawn at random from all its classes.
+    min_domain_rows : int, default=4
+        Domains of the table with fewer rows are left out.
     grid : {"ensemble", "lean", "full"}, default="ensemble"
         The few settings that a method has in ensembles; or all of its settings, in "lean" without the widest kernel and
         the smallest ridge.
@@ -330,6 +333,7 @@ def compare(
             categories=categories,
             missing=missing,
             max_per_domain=max_per_domain,
+            min_domain_rows=min_domain_rows,
             random_state=random_state,
         )
     else:

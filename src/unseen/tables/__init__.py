@@ -1,12 +1,10 @@
 """Tables in files or in memory: reading, checks, and encoding as numbers."""
 
-from ._agreement import Agreement, encode_class_labels
-from ._array_frame import ArrayFrame
-from ._column_roles import Dates, TableOptions
-from ._data import check_array_options, open_data, table_from_arrays
+from ._column_roles import MIN_DOMAIN_ROWS, Dates, TableOptions
 from ._errors import TableError, find_similar_column, format_count, format_unknown_column, translate_read_errors
-from ._excel import MAX_EXCEL_ROWS, TEXT_OPTIONS, write_excel
 from ._files import (
+    MAX_EXCEL_ROWS,
+    TEXT_OPTIONS,
     are_part_names,
     get_file_ending,
     has_columns,
@@ -17,12 +15,32 @@ from ._files import (
     iter_file_batches,
     list_files,
     scan,
+    write_excel,
 )
 from ._frames import as_frame
-from ._load import SurveyedTable, Table, load_table, read_survey, survey_files, survey_table
-from ._schema import Column, NewValues, Scale, Schema, check_feature_magnitudes, make_preprocessor
+from ._load import (
+    SurveyedTable,
+    Table,
+    check_array_options,
+    load_table,
+    open_data,
+    read_survey,
+    survey_files,
+    survey_table,
+    table_from_arrays,
+)
+from ._schema import (
+    Agreement,
+    Column,
+    NewValues,
+    Scale,
+    Schema,
+    check_feature_magnitudes,
+    encode_class_labels,
+    make_preprocessor,
+)
 from ._survey import check_name_lengths, choose_batch_size
-from ._values import as_text, find_missing, is_readable
+from ._values import as_text, is_readable, select_formulas
 
 __all__ = [
     "Agreement",

@@ -9,26 +9,20 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-from zipfile import ZipFile, ZipInfo
+from typing import Any, NamedTuple
+from zipfile import ZipFile
 
 import numpy as np
+import polars as pl
 from numpy.lib import format as npy_format
 
 from ..utils.io import check_inflation
-from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels as Array
 from ..utils.validation import format_list
-from ._values import import_polars
 
-if TYPE_CHECKING:
-    import polars as pl
-
-HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # Placeholder for content that is not an array of numbers or text: a structure, or a pickled Python object.
 NOT_AN_ARRAY = np.empty((), dtype=object)
-# Later versions of NumPy's format are used for records only, which are not read.
-HEADER_READERS = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
+TOO_LARGE = "it declares more values than fit into memory; it may be damaged"
 # Warnings of SciPy after which the loaded arrays differ from the content of the file.
 DISTORTING_WARNINGS = (
     "(Duplicate|Unreadable) variable|We do not support byte ordering|invalid value encountered in cast"
@@ -42,40 +36,28 @@ def read_npz(path: Path) -> dict[str, Array]:
     with path.open("rb") as stream:
         if stream.read(len(npy_format.MAGIC_PREFIX)) == npy_format.MAGIC_PREFIX:
             raise ValueError("it is a single array, not an archive of named arrays; write it with numpy.savez")
-        with ZipFile(stream) as archive:
-            members = archive.infolist()
-            size = sum(member.file_size for member in members)
-            check_inflation(size, path.stat().st_size, "write them with numpy.savez.")
-            return {member.filename.removesuffix(".npy"): _read_npz_array(archive, member) for member in members}
+    with ZipFile(path) as archive:
+        size = sum(member.file_size for member in archive.infolist())
+    check_inflation(size, path.stat().st_size, "write them with numpy.savez.")
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: _read_npz_array(arrays, name) for name in arrays.files}
 
 
-def _read_npz_array(archive: ZipFile, member: ZipInfo) -> Array:
-    """Read one array, after comparing the size in its header, which NumPy would allocate, with the size of the file."""
-    with archive.open(member) as file:
-        start = file.read(len(npy_format.MAGIC_PREFIX))
-    if start != npy_format.MAGIC_PREFIX:
-        return NOT_AN_ARRAY
-    with archive.open(member) as file:
-        read_header = HEADER_READERS.get(npy_format.read_magic(file))
-        if read_header is None:
+def _read_npz_array(arrays: Any, name: str) -> Array:
+    try:
+        with np.errstate(invalid="ignore"):  # of a damaged shape
+            value = arrays[name]
+    except MemoryError as error:  # NumPy allocates the size in a header before it reads the values
+        raise ValueError(TOO_LARGE) from error
+    except ValueError as error:
+        if "Object arrays" in str(error):
             return NOT_AN_ARRAY
-        shape, _, dtype = read_header(file)
-        n_bytes = member.file_size - file.tell()
-    if dtype.hasobject:
-        return NOT_AN_ARRAY
-    n_values = math.prod(shape)
-    if min(shape, default=0) < 0 or n_values * dtype.itemsize > n_bytes or (n_values and not dtype.itemsize):
-        raise ValueError(f"{member.filename} declares shape {shape} of type {dtype}, but it has {n_bytes:,} bytes")
-    with archive.open(member) as file:
-        return np.asarray(npy_format.read_array(file, allow_pickle=False))
+        raise
+    return value if isinstance(value, np.ndarray) and value.dtype.names is None else NOT_AN_ARRAY
 
 
 def read_mat(path: Path) -> dict[str, Array]:
-    """Read the variables of a .mat file of any version, in the shapes that MATLAB shows."""
-    with path.open("rb") as file:
-        start = file.read(520)
-    if HDF5_SIGNATURE in (start[:8], start[512:]):  # version 7.3, which MATLAB writes after a header of 512 bytes
-        return _read_mat_73(path)
+    """Read the variables of a .mat file, in the shapes that MATLAB shows."""
     from scipy.io import loadmat
     from scipy.sparse import issparse
 
@@ -85,8 +67,10 @@ def read_mat(path: Path) -> dict[str, Array]:
         warnings.filterwarnings("error", DISTORTING_WARNINGS)
         try:
             loaded = load(path)
+        except NotImplementedError as error:
+            raise ValueError("it is a MATLAB file of version 7.3. Save it with '-v7', or as a table") from error
         except MemoryError as error:  # SciPy allocates the size in a header before it reads the values
-            raise ValueError("it declares more values than fit into memory; it may be damaged") from error
+            raise ValueError(TOO_LARGE) from error
     variables = {name: value for name, value in loaded.items() if not name.startswith("__")}
     for matrix in filter(issparse, variables.values()):
         if matrix.format == "csc":  # matrices of version 4 are not, and SciPy checks their indices
@@ -97,56 +81,6 @@ def read_mat(path: Path) -> dict[str, Array]:
         size = math.prod(matrix.shape) * matrix.dtype.itemsize
         check_inflation(size, stored, "save the matrix as a full matrix.", MAX_SPARSE_RATIO)
     return {name: value.toarray() if issparse(value) else np.asarray(value) for name, value in variables.items()}
-
-
-def _read_mat_73(path: Path) -> dict[str, Array]:
-    h5py = optional_import("h5py", f"Reading {path.name}, a MATLAB file of version 7.3,")
-    with h5py.File(path, "r") as file:
-        # MATLAB stores the content of cell arrays in groups whose name starts with #.
-        names = [name for name in file if not name.startswith("#")]
-        internal = [name for name in names if not isinstance(file.get(name, getlink=True), h5py.ExternalLink)]
-        datasets = {name: file[name] for name in internal if isinstance(file[name], h5py.Dataset)}
-        size = sum(_count_bytes(dataset) for dataset in datasets.values())
-        check_inflation(size, path.stat().st_size, "save it with '-nocompression'.")
-        return {name: _read_variable(file, datasets[name]) if name in datasets else NOT_AN_ARRAY for name in names}
-
-
-def _count_bytes(dataset: Any) -> int:
-    """Count the bytes that reading a variable needs; a file may declare values that it does not store."""
-    if dataset.external or dataset.is_virtual:
-        raise ValueError(f"{dataset.name!r} is stored in another file; save all variables in one file")
-    return max(dataset.nbytes, math.prod(dataset.chunks or ()) * dataset.dtype.itemsize)
-
-
-def _read_variable(file: Any, dataset: Any) -> Array:
-    """Read one variable. MATLAB stores arrays column by column, so they are transposed, and text as numbers."""
-    kind = _get_matlab_class(dataset)
-    value = np.asarray(dataset[()])
-    if not kind:  # not written by MATLAB, so stored row by row
-        return value
-    if "MATLAB_empty" in dataset.attrs:
-        shape = tuple(int(length) for length in value.ravel())
-        if math.prod(shape):
-            raise ValueError(f"{dataset.name!r} is marked as empty, but its shape is {' x '.join(map(str, shape))}")
-        return np.empty(shape)
-    if kind == "cell":
-        return np.array([_read_cell_text(file[reference]) for reference in value.T.ravel()])
-    return _rows_as_text(value.T) if kind == "char" else value.T
-
-
-def _get_matlab_class(dataset: Any) -> str:
-    name = dataset.attrs.get("MATLAB_class", "")
-    return name if isinstance(name, str) else bytes(name).decode()
-
-
-def _read_cell_text(dataset: Any) -> str:
-    if _get_matlab_class(dataset) != "char":
-        raise ValueError("it holds a cell array of something other than text")
-    return "" if "MATLAB_empty" in dataset.attrs else str(_rows_as_text(np.asarray(dataset[()]).T)[0])
-
-
-def _rows_as_text(characters: Array) -> Array:
-    return np.array(["".join(map(chr, row)) for row in characters])
 
 
 ARRAY_ENDINGS = (".npz", ".mat")
@@ -175,7 +109,6 @@ class Arrays:
 
     def to_frame(self, rows: slice = slice(None)) -> pl.DataFrame:
         """Convert rows to a frame, in which features are numbered."""
-        pl = import_polars()
         names = [f"feature_{i}" for i in range(self.matrix.shape[1])]
         features = pl.from_numpy(self.matrix[rows], schema=names, orient="row")
         return features.with_columns(pl.Series(name, vector[rows]) for name, vector in self.vectors.items())

@@ -5,74 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ..linalg import Ints
 from ..utils.validation import format_list
-from ._array_frame import parse_number
 from ._column_roles import ColumnRoles, TableOptions, make_left_out_notices
 from ._errors import MAX_SHOWN, NO_LINE_ENDS, format_count
 from ._schema import Column
 from ._survey import MAX_LEVELS, ColumnStatistics, Survey, ValueEncoder
-from ._values import has_polars, import_polars
-
-if TYPE_CHECKING:
-    import polars as pl
+from ._values import parse_whole_numbers
 
 CODE_NAME = re.compile(r"(^|[\s_.\-])(?i:id)$|[a-z](ID|Id)$")  # of integer columns that may hold codes
 MAX_MEASURED_CLASSES = 20  # a label with more distinct values that are not integers is a measurement
 MAX_LABEL_SHARE = 0.5  # of distinct labels among rows; more are identifiers
 MAX_WRONG_SHARE = 0.1  # a column with a smaller share of values that are not numbers was probably meant to be numeric
-MIN_DOMAIN_ROWS = 4
 # Number of domains with two or more classes from which domains of one class are allowed. With fewer, domain and class
 # could hardly be told apart.
 MIN_MIXED_DOMAINS = 3
 MAX_CELLS = 20_000_000  # domains times classes; columns that hold neither may have a million values each
-
-
-def parse_labels(names: Sequence[str]) -> NDArray[Any]:
-    """Convert distinct labels from text to booleans or integers if all of them are, else return them as text."""
-    if not has_polars():
-        return _parse_labels(names)
-    pl = import_polars()
-    text = pl.Series(names, dtype=pl.String)
-    booleans = parse_booleans(text)
-    if len(names) and not booleans.null_count():
-        return booleans.to_numpy()
-    integers = parse_whole_numbers(text)
-    has_codes = text.str.contains(r"^\s*[+-]?0\d").any()  # 007 is a code, not the number 7
-    return np.array(names, dtype=str) if integers.null_count() or has_codes else integers.to_numpy()
-
-
-def _parse_labels(names: Sequence[str]) -> NDArray[Any]:
-    """Convert distinct labels without polars."""
-    words = [name.strip().lower() for name in names]
-    if words and set(words) <= {"true", "false"}:
-        return np.array([word == "true" for word in words])
-    has_codes = any(re.match(r"[+-]?0\d", word) for word in words)  # 007 is a code, not the number 7
-    numbers = [None if word in ("true", "false") else parse_number(word) for word in words]
-    are_integers = all(number is not None and abs(number) < 2**53 and number == round(number) for number in numbers)
-    if has_codes or not are_integers:
-        return np.array(names, dtype=str)
-    return np.array([int(number or 0) for number in numbers])
-
-
-def parse_booleans(text: pl.Series) -> pl.Series:
-    """Parse text such as True or false as booleans; null if it is not a boolean."""
-    words = text.str.strip_chars().str.to_lowercase()
-    return words.replace_strict({"true": True, "false": False}, default=None, return_dtype=import_polars().Boolean)
-
-
-def parse_whole_numbers(text: pl.Series) -> pl.Series:
-    """Parse text such as 7 or 7.0 as integers; null if it is not an integer."""
-    pl = import_polars()
-    stripped = text.str.strip_chars()
-    numbers = stripped.cast(pl.Float64, strict=False)
-    is_exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
-    return stripped.cast(pl.Int64, strict=False).fill_null(numbers.set(~is_exact, None).cast(pl.Int64))
 
 
 def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey, *, keep_all: bool) -> list[str]:
@@ -94,7 +48,8 @@ def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey
     classes = np.unique(labels)
     domains = np.array(survey.domain.names, dtype=str)
     if roles.label is not None:
-        problems += _find_label_problems(labels, survey, keep_all=keep_all)
+        used_codes = sorted({label for _, label in survey.cells if label})
+        problems += _find_label_problems(labels[np.array(used_codes, dtype=int) - 1], survey, keep_all=keep_all)
     if len(classes) * len(domains) > MAX_CELLS:
         return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to count."]
     counts = survey.counts(labels)
@@ -136,9 +91,6 @@ def _find_label_problems(labels: NDArray[Any], survey: Survey, *, keep_all: bool
 
 
 def _are_numbers(names: Sequence[str]) -> bool:
-    if not has_polars():
-        return all(parse_number(name) is not None for name in names)
-    pl = import_polars()
     return bool(pl.Series(names).cast(pl.Float64, strict=False).null_count() == 0)
 
 
@@ -149,39 +101,36 @@ def _find_domain_problems(survey: Survey) -> list[str]:
     problems = _find_missing_names(survey.domain, "domain", survey)
     if len(present) < 2 and survey.rows:
         source = "the folder" if name is None else f"the domain column {name!r}"
+        names = f", {format_list(present)}" if present else ""
+        left_out = (
+            f" {_format_small_domains(survey)} left out (the parameter min_domain_rows)."
+            if survey.small_domains
+            else ""
+        )
         problems.append(
-            f"{source} holds {format_count(len(present), 'domain')}, {format_list(present)}: two or more are needed "
-            "to learn what domains have in common."
+            f"{source} holds {format_count(len(present), 'domain')}{names}: two or more are needed to learn what "
+            f"domains have in common.{left_out}"
         )
     return problems
 
 
 def _find_cell_problems(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
-    """Find domains with too few rows, or with rows of a single class if few domains have more classes."""
-    sizes = counts.sum(axis=1)
+    """Find domains with rows of a single class, if few domains have more classes."""
     is_present = counts > 0
-    problems = []
-    small = domains[(sizes > 0) & (sizes < MIN_DOMAIN_ROWS)]
-    if len(small):
-        problems.append(
-            f"{format_count(len(small), 'domain')} of {(sizes > 0).sum():,} with fewer than {MIN_DOMAIN_ROWS} rows: "
-            f"{format_list(small.tolist())}. Leave out these rows, or choose another domain column."
-        )
     if (is_present.sum(axis=1) > 1).sum() >= MIN_MIXED_DOMAINS:
-        return problems
-    for s in np.flatnonzero((sizes >= MIN_DOMAIN_ROWS) & (is_present.sum(axis=1) == 1)):
-        problems.append(
-            f"the domain {str(domains[s])!r} has samples of one class only, {str(classes[is_present[s].argmax()])!r}. "
-            "Leave out its rows, or choose another domain column."
-        )
-    return problems
+        return []
+    return [
+        f"the domain {str(domains[s])!r} has samples of one class only, {str(classes[is_present[s].argmax()])!r}. "
+        "Leave out its rows, or choose another domain column."
+        for s in np.flatnonzero(is_present.sum(axis=1) == 1)
+    ]
 
 
 def _find_mixed_labels(domains: NDArray[Any], classes: NDArray[Any], counts: Ints) -> list[str]:
     """Find files with numbers as labels next to files with words as labels."""
     if classes.dtype.kind != "U":
         return []
-    is_number = parse_whole_numbers(import_polars().Series(classes.tolist())).is_not_null().to_numpy()
+    is_number = parse_whole_numbers(pl.Series(classes.tolist())).is_not_null().to_numpy()
     is_present = counts > 0
     has_rows = is_present.any(axis=1)
     only_words = domains[has_rows & ~is_present[:, is_number].any(axis=1)].tolist()
@@ -210,15 +159,28 @@ def _find_unlabeled_problems(survey: Survey) -> list[str]:
     return []
 
 
-def make_unlabeled_notices(survey: Survey) -> list[str]:
-    """Make a notice about rows that were left out because they have no label."""
+def _format_small_domains(survey: Survey) -> str:
+    names = survey.small_domains
+    total = len(names) + len(survey.present_domains)
+    return f"{format_count(len(names), 'domain')} of {total:,} with fewer than {survey.min_domain_rows} rows"
+
+
+def make_row_notices(survey: Survey) -> list[str]:
+    """Make notices about rows that were left out because they have no label, or because their domain has few rows."""
+    notices = []
+    if survey.small_domains:
+        notices.append(
+            f"Left out {_format_small_domains(survey)}: {format_list(survey.small_domains)}. Set the parameter "
+            "min_domain_rows to change this."
+        )
     if not survey.unlabeled:
-        return []
-    present = set(survey.present_domains)
+        return notices
+    present = {*survey.present_domains, *survey.small_domains}
     empty = [name for name in survey.domain.names if name not in present]
     description = "without a label" if survey.label.ignores_missing else f"with the label {survey.label.ignored!r}"
     consequence = f", so that no rows remain of {format_list(empty)}" if empty else ""
-    return [f"Left out {format_count(survey.unlabeled, 'row')} of {survey.rows:,} {description}{consequence}."]
+    notices.append(f"Left out {format_count(survey.unlabeled, 'row')} of {survey.rows:,} {description}{consequence}.")
+    return notices
 
 
 def make_name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
@@ -282,11 +244,14 @@ def select_columns(
     is_requested = options.features is not None
     is_category = np.isin(names, options.categories or ())
     group_columns = survey.find_group_columns()
+    is_text_column = columns.too_many_levels | columns.identifies
+    is_left_out = is_text_column & ~numeric & ~dates & ~is_category & (not is_requested)
     left_out = {
         "all missing": constant & (columns.n_present == 0),
         "constant": constant,
         "date": dates & (options.dates == "drop") & (not is_requested),
         "names a group": np.isin(names, group_columns),  # group columns are never requested features
+        "free text": is_left_out & columns.has_sentences,
         "too many levels": columns.too_many_levels & ~numeric & ~dates & ~is_category & (not is_requested),
         "identifier": columns.identifies & ~dates & ~is_category & (not is_requested),
     }
@@ -310,17 +275,25 @@ def select_columns(
     if options.keep_all and is_requested and not is_kept.all():
         problems.append(f"features must be columns of numbers; {format_list(compress(names, ~is_kept))} are not.")
     elif not is_kept.any() and survey.rows:
-        problems.append("no columns are left to be features.")
+        texts = [name for name, reason in roles.left_out.items() if reason == "free text"]
+        advice = ""
+        if texts:
+            advice = (
+                f" Free text is not used: {format_list(texts)}. Convert it to columns of numbers first, for example "
+                "with HashingVectorizer of scikit-learn."
+            )
+        problems.append(f"no columns are left to be features.{advice}")
     features = tuple(_make_column(columns, i, roles) for i in np.flatnonzero(is_kept).tolist())
     if not (options.keep_all or is_requested):
-        notices += _make_identifier_notices(columns, is_kept, roles)
+        notices += _make_identifier_notices(survey, is_kept)
     notices += _make_date_notices(columns, is_kept)
     notices += _make_reading_notices(survey, ~constant | options.keep_all)
     return features, notices, problems
 
 
-def _make_identifier_notices(columns: ColumnStatistics, is_kept: NDArray[np.bool_], roles: ColumnRoles) -> list[str]:
+def _make_identifier_notices(survey: Survey, is_kept: NDArray[np.bool_]) -> list[str]:
     """Make notices about numeric features that may be identifiers or codes."""
+    columns = survey.columns
     notices = []
     unique = list(compress(columns.names, columns.all_different & is_kept))
     if unique:
@@ -330,12 +303,12 @@ def _make_identifier_notices(columns: ColumnStatistics, is_kept: NDArray[np.bool
         )
     for i in np.flatnonzero(is_kept & columns.numeric & ~columns.all_different).tolist():
         name = columns.names[i]
-        if not CODE_NAME.search(name.strip()) or name not in roles.maybe_groups:
+        if not CODE_NAME.search(name.strip()) or name not in survey.group_hashes:
             continue
-        n_codes = columns.count_codes(i)
-        if n_codes is not None and n_codes <= MAX_LEVELS:
+        n_codes = survey.count_values(name)
+        if n_codes <= MAX_LEVELS:
             notices.append(
-                f"{name!r} is named like a code, and its {n_codes:,} distinct integers are used as numbers. Declare "
+                f"{name!r} is named like a code, and its {n_codes:,} distinct values are used as numbers. Declare "
                 "it with the parameter categories if they are codes."
             )
     return notices

@@ -25,6 +25,7 @@ USUAL_NAMES = {
 GROUP_NAMES = "patient|subject|participant|donor|person|individual|animal|specimen|mrn|medical_record"
 ID_ENDING = re.compile(r"(^|[\s_.\-])(?i:id|uuid|guid|nbr|number|no|nr|mrn)$|[a-z](ID|Id|Nbr|Number)$")
 STEM_ENDING = re.compile(r"_?(id|name|code|nbr|number)$|_(no|nr|num)$")
+MIN_DOMAIN_ROWS = 4  # domains with fewer rows are left out by default
 Dates = Literal["drop", "ordinal"]
 # Reasons to leave columns out: the short form, and the text of a notice; reasons without a text have no notice.
 LEFT_OUT_REASONS = {
@@ -38,11 +39,13 @@ LEFT_OUT_REASONS = {
     "all missing": "they hold a single value or none",
     "constant": "they hold a single value or none",
     "date": "they are dates",
+    "free text": "they hold free text",
     "too many levels": "they identify samples rather than describe them",
     "identifier": "they identify samples rather than describe them",
     "names a group": "they name what several samples come from",
 }
 LEFT_OUT_ADVICE = {
+    "free text": " Convert text to columns of numbers to use it.",
     "names the domain": " Set the parameter domain to use one of them.",
     "date": " Set the parameter dates to ordinal to use them as days since 1970.",
 }
@@ -78,6 +81,7 @@ class TableOptions:
     dates: Dates = "drop"
     categories: Sequence[str] | None = None
     missing: Mapping[str, Any] | None = None
+    min_domain_rows: int = MIN_DOMAIN_ROWS
 
     def __post_init__(self) -> None:
         if self.dates not in get_args(Dates):
@@ -89,11 +93,16 @@ class TableOptions:
         object.__setattr__(self, "drop", _check_column_names(self.drop, "drop") or ())
         object.__setattr__(self, "categories", _check_column_names(self.categories, "categories") or ())
         object.__setattr__(self, "missing", parse_missing_values(self.missing))
-        limit = self.max_per_domain
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, (int, np.integer))):
-            raise TypeError(f"max_per_domain must be an integer; got {limit!r}.")
-        if limit is not None and limit < 2:
-            raise ValueError(f"max_per_domain must be at least 2, since a domain needs two classes; got {limit}.")
+        for parameter in ("max_per_domain", "min_domain_rows"):
+            value = getattr(self, parameter)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
+                raise TypeError(f"{parameter} must be an integer; got {value!r}.")
+        if self.max_per_domain is not None and self.max_per_domain < 2:
+            raise ValueError(
+                f"max_per_domain must be at least 2, since a domain needs two classes; got {self.max_per_domain}."
+            )
+        if self.min_domain_rows < 1:
+            raise ValueError(f"min_domain_rows must be at least 1; got {self.min_domain_rows}.")
 
 
 def _check_column_names(names: Any, parameter: str) -> tuple[str, ...] | None:
@@ -191,9 +200,11 @@ def assign_roles(tables: Sequence[TableFile], options: TableOptions, *, several:
     else:
         roles.domain = _choose_column("domain", options, columns, free, roles)
     roles.problems += _find_conflicts(roles, options)
-    others = [name for name in columns if name in {*free, *categories} and name != roles.domain]
+    not_in_role = {*free, *categories} - {roles.domain}
+    others = [name for name in columns if name in not_in_role]
     if options.features is not None:
-        chosen = [name for name in dict.fromkeys(options.features) if name in set(columns)]
+        known = set(columns)
+        chosen = [name for name in dict.fromkeys(options.features) if name in known]
         roles.left_out = dict.fromkeys(others, "not requested")
     else:
         chosen = _choose_default_features(tables, others, taken, roles, keep_all=options.keep_all)

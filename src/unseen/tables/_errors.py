@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import polars as pl
+
 from ..utils.validation import format_list
-from ._values import has_polars, import_polars
 
 MAX_SHOWN = 8  # names, values or rows listed in a message
 NO_LINE_ENDS = "its header has no line ending that is recognized. Save it with line endings of Unix or Windows"
@@ -65,10 +67,9 @@ def raise_table_error(problems: Sequence[str], source: str = "The table") -> Non
 @contextmanager
 def translate_read_errors(path: Any, *, all_exceptions: bool = False) -> Iterator[None]:
     """Turn exceptions of polars, or with `all_exceptions` those of any reader of files, into a TableError."""
-    kinds: tuple[type[BaseException], ...] = (Exception,) if all_exceptions else ()
-    if has_polars():
-        exceptions = import_polars().exceptions
-        kinds = (exceptions.PanicException, exceptions.PolarsError, *kinds)
+    kinds: tuple[type[BaseException], ...] = (pl.exceptions.PanicException, pl.exceptions.PolarsError)
+    if all_exceptions:
+        kinds = (*kinds, Exception)
     try:
         yield
     except (ImportError, MemoryError, TableError):
@@ -78,6 +79,21 @@ def translate_read_errors(path: Any, *, all_exceptions: bool = False) -> Iterato
         known_reasons = (reason for phrase, reason in REASONS.items() if re.search(phrase, text))
         reason = next(known_reasons, text.splitlines()[0].rstrip(".:"))
         raise TableError([f"it cannot be read: {reason}."], source=path.name) from error
+
+
+_reading_process: int | None = None  # which has read tables, itself or before it was forked
+
+
+def check_not_forked() -> None:
+    """Raise RuntimeError in a process that was forked after tables were read, where polars would wait forever."""
+    global _reading_process
+    if _reading_process is None:
+        _reading_process = os.getpid()
+    if _reading_process != os.getpid():
+        raise RuntimeError(
+            "Tables cannot be read in a process that was forked after tables were read, because the threads of polars "
+            "are not in it. Start processes with joblib, or with multiprocessing.get_context('spawn')."
+        )
 
 
 def format_count(number: int, noun: str) -> str:

@@ -8,29 +8,47 @@ import glob
 import gzip
 import io
 import itertools
+import json
+import logging
+import math
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from zipfile import ZipFile, ZipInfo
 
 import numpy as np
+import polars as pl
 from sklearn.utils import gen_batches
 
-from ..utils.io import check_gzip, check_inflation
+from ..utils.io import read_inflated
+from ..utils.optional_imports import optional_import
 from ..utils.validation import format_list
-from ._array_frame import ArrayFrame
 from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
-from ._errors import TableError, format_count, format_unknown_column, raise_table_error, translate_read_errors
-from ._excel import EXCEL_ENDINGS, read_excel, read_excel_header
-from ._values import import_polars
+from ._errors import (
+    TableError,
+    check_not_forked,
+    format_count,
+    format_unknown_column,
+    raise_table_error,
+    translate_read_errors,
+)
 
-if TYPE_CHECKING:
-    import polars as pl
-
+EXCEL_ENDINGS = (".xlsx",)
+CELL_REFERENCE = re.compile(rb' r="([A-Z]{1,3})([0-9]{1,7})"')
+MAX_EMPTY_CELLS = 10_000_000  # of the rectangle that holds all cells of a sheet, which is allocated
+UNNAMED = "__UNNAMED__"  # the start of the names that fastexcel gives to columns without a name
+MAX_EXCEL_ROWS = 1_048_575  # below the header
+# Text that starts like a formula, a number or a link is written as text.
+TEXT_OPTIONS = {
+    "constant_memory": True,
+    "strings_to_formulas": False,
+    "strings_to_numbers": False,
+    "strings_to_urls": False,
+}
 # Files of text, by their ending, with the usual separator. An archive with the ending .zip holds one such file.
 TEXT_ENDINGS = {
     ".csv": ",",
@@ -54,6 +72,8 @@ DECIMAL_COMMA = r"^\s*([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)\s*$"
 MAX_HEADER_CHARACTERS = 2**24
 MAX_CELL_BYTES = 100_000  # longer text is neither a number, nor a date, nor a category
 MAX_BATCH_TEXT_BYTES = 2**26
+MAX_COLUMNS = 100_000
+MAX_JSON_COLUMNS = 5_000  # of which each record may have a few only
 MAX_SLICE_VALUES = 4_000_000  # decoded at a time from a Parquet file, whose row group may hold the whole table
 
 
@@ -198,7 +218,7 @@ def _stem(path: Path) -> str:
 class FrameFile:
     """A frame in memory with the interface of a file."""
 
-    frame: pl.DataFrame | ArrayFrame
+    frame: pl.DataFrame
     name: str = "The frame"
     suffix: str = ""
 
@@ -303,14 +323,6 @@ def iter_file_batches(
     names: ArrayNames | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Read one file in batches of rows, in order; of a Parquet file, optionally only `rows` rows from `first` on."""
-    if isinstance(file, FrameFile) and isinstance(file.frame, ArrayFrame):
-        raise_table_error(
-            [format_unknown_column(name, file.frame.columns) for name in columns or () if name not in file.frame.data],
-            file.name,
-        )
-        selected = file.frame if columns is None else file.frame[list(columns)]
-        yield from selected.iter_slices(size)  # type: ignore[misc]
-        return
     # In a text file every cell takes its own bytes, so that text cannot be longer than the file.
     is_text_file = isinstance(file, Path) and get_file_ending(file) in TEXT_ENDINGS
     for frame in _iter_decoded_batches(file, columns, size, first, rows, names):
@@ -324,7 +336,6 @@ def _split_long_text(file: Source, frame: pl.DataFrame) -> list[pl.DataFrame]:
 
     Files and frames may store a repeated text once for all rows, but most operations of polars copy it for each row.
     """
-    pl = import_polars()
     lengths = [pl.col(name).str.len_bytes() for name, dtype in frame.schema.items() if dtype == pl.String]
     categorical = [name for name, dtype in frame.schema.items() if dtype in (pl.Categorical, pl.Enum)]
     lengths += [pl.col(name).cat.len_bytes() for name in categorical]
@@ -361,7 +372,7 @@ def _iter_decoded_batches(
                 yield from frame.iter_slices(size)
             return
         # The metadata of the file hold its number of rows; with a selection of columns, polars would decode values.
-        n_rows = int(all_columns.select(import_polars().len()).collect().item())
+        n_rows = int(all_columns.select(pl.len()).collect().item())
         if get_file_ending(file) in ARROW_ENDINGS:
             n_read = 0
             for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
@@ -388,8 +399,6 @@ def _check_row_count(file: Source, n_read: int, n_declared: int) -> None:
 def open_table(name: str, file: Source, names: ArrayNames | None = None) -> TableFile:
     """Read the columns of a file and their types."""
     with translate_read_errors(file, all_exceptions=True):
-        if isinstance(file, FrameFile) and isinstance(file.frame, ArrayFrame):
-            return TableFile(name, file, dict(file.frame.types))
         if isinstance(file, Path) and get_file_ending(file) in ARRAY_ENDINGS:
             arrays = read_arrays(file, names)
             types = dict(arrays.to_frame(slice(1)).schema)
@@ -398,18 +407,39 @@ def open_table(name: str, file: Source, names: ArrayNames | None = None) -> Tabl
 
 
 def find_header_problems(file: Source) -> list[str]:
-    """Find columns with the same name, which polars would rename."""
+    """Find columns with the same name, which polars would rename; raise if a file is too large to be read at all."""
     with translate_read_errors(file, all_exceptions=True):
         if isinstance(file, FrameFile):
             return []
-        if get_file_ending(file) in EXCEL_ENDINGS:
+        ending = get_file_ending(file)
+        if ending in EXCEL_ENDINGS:
+            check_workbook(file)
             return find_repeated_names(read_excel_header(file))
-        if get_file_ending(file) not in TEXT_ENDINGS:
+        if ending in JSON_ENDINGS:
+            _check_json_names(file)
+        if ending not in TEXT_ENDINGS:
             return []
         if file.suffix.lower() == ".gz":
-            check_gzip(file, "unpack it first.")
+            with gzip.open(file) as stream:
+                for _ in read_inflated(stream, file.stat().st_size, "unpack it first."):
+                    pass
         header, _ = _read_header(file)
+        _check_width(len(header), MAX_COLUMNS, file)
     return find_repeated_names(header)
+
+
+def _check_width(n_columns: int, limit: int, file: Path) -> None:
+    if n_columns > limit:
+        raise TableError([f"it has more than {limit:,} columns. Leave some out."], source=file.name)
+
+
+def _check_json_names(file: Path) -> None:
+    """Raise if the records of a file have very many different names, for which polars takes very long."""
+    names: set[str] = set()
+    with file.open("rb") as lines:
+        for line in lines:
+            names.update(json.loads(line) if line.strip() else ())
+            _check_width(len(names), MAX_JSON_COLUMNS, file)
 
 
 def find_repeated_names(names: Iterable[str]) -> list[str]:
@@ -419,9 +449,9 @@ def find_repeated_names(names: Iterable[str]) -> list[str]:
 
 
 def _scan(file: Source) -> pl.LazyFrame:
+    check_not_forked()
     if isinstance(file, FrameFile):
-        return file.frame.lazy()  # type: ignore[union-attr]
-    pl = import_polars()
+        return file.frame.lazy()
     ending = get_file_ending(file)
     with translate_read_errors(file, all_exceptions=True):
         if not file.stat().st_size:
@@ -453,7 +483,7 @@ def _select_columns(file: Source, lazy: pl.LazyFrame, columns: Sequence[str] | N
     schema = lazy.collect_schema()
     problems = [format_unknown_column(name, schema) for name in columns if name not in schema]
     raise_table_error(problems, file.name)
-    return lazy.select(import_polars().col(list(columns)))
+    return lazy.select(pl.col(list(columns)))
 
 
 def _read_header(file: Path) -> tuple[list[str], str]:
@@ -500,8 +530,96 @@ def _find_zip_member(file: Path) -> ZipInfo:
 
 
 def _read_zip(file: Path) -> bytes:
-    """Read the only table in an archive. The module zipfile reads no more than the declared size, which is limited."""
-    member = _find_zip_member(file)
-    check_inflation(member.file_size, file.stat().st_size, "unpack it first.")
-    with ZipFile(file) as archive:
-        return archive.read(member)
+    """Read the only table in an archive."""
+    with ZipFile(file) as archive, archive.open(_find_zip_member(file)) as stream:
+        return b"".join(read_inflated(stream, file.stat().st_size, "unpack it first."))
+
+
+def read_excel(path: Path) -> pl.DataFrame:
+    """Read the only sheet with data of a workbook, without rows and unnamed columns that are empty."""
+    workbook, sheet = _open_sheet(path)
+    frame = workbook.load_sheet(sheet, schema_sample_rows=None).to_polars()
+    unnamed = [name for name in frame.columns if name.startswith(UNNAMED)]
+    empty = [name for name in unnamed if frame[name].null_count() == frame.height]
+    frame = frame.drop(empty)
+    is_empty = frame.select(pl.all_horizontal(pl.all().is_null())).to_series()
+    return frame.filter(~is_empty)
+
+
+def read_excel_header(path: Path) -> list[str]:
+    """Read the names in the first row of the only sheet with data."""
+    workbook, sheet = _open_sheet(path)
+    row = workbook.load_sheet(sheet, header_row=None, n_rows=1, dtypes="string").to_polars()
+    return [name for name in row.row(0) if name is not None]
+
+
+def check_workbook(path: Path) -> None:
+    """Raise for a workbook that becomes too large, when it is decompressed or because of a cell far from the others."""
+    with ZipFile(path) as archive:
+        for member in archive.infolist():
+            n_cells = 0
+            last_row = 0
+            columns: set[bytes] = set()
+            rest = b""
+            with archive.open(member) as stream:
+                for chunk in read_inflated(stream, path.stat().st_size, "save it as CSV."):
+                    # A reference may be cut by the end of a chunk.
+                    text, mark, rest = (rest + chunk).rpartition(b"<")
+                    cells = CELL_REFERENCE.findall(text + mark)
+                    n_cells += len(cells)
+                    columns.update(column for column, _ in cells)
+                    last_row = max(last_row, *(int(row) for _, row in cells), 0)
+            last_column = max(columns, key=lambda name: (len(name), name), default=b"").decode()
+            width = 0
+            for letter in last_column:
+                width = 26 * width + ord(letter) - ord("A") + 1
+            if width * last_row - n_cells > MAX_EMPTY_CELLS:
+                raise ValueError(
+                    f"its {n_cells:,} cells are spread over {last_row:,} rows and {width:,} columns, up to "
+                    f"{last_column}{last_row}. Delete the cells outside of the table, or save it as CSV"
+                )
+
+
+def _open_sheet(path: Path) -> tuple[Any, str]:
+    """Open a workbook, and find its only sheet with data."""
+    fastexcel = optional_import("fastexcel", f"Reading {path.name}")
+    logging.getLogger("fastexcel").addHandler(logging.NullHandler())  # it reports empty columns to stderr otherwise
+    workbook = fastexcel.read_excel(path)
+    sheets = [name for name in workbook.sheet_names if workbook.load_sheet(name, header_row=None, n_rows=1).height > 0]
+    if len(sheets) != 1:
+        found = f"{len(sheets)} sheets with data, {format_list(sheets)}" if sheets else "no sheet with data"
+        raise TableError(
+            [
+                f"a workbook must have one sheet with data; it has {found}. Keep one sheet in the file, or pass the "
+                "DataFrame that polars.read_excel or pandas.read_excel returns."
+            ],
+            source=path.name,
+        )
+    return workbook, sheets[0]
+
+
+def write_excel(frames: Iterable[pl.DataFrame], path: Path) -> None:
+    """Write frames with the same columns to one sheet, row by row; missing and infinite numbers become empty cells."""
+    xlsxwriter = optional_import("xlsxwriter", f"Writing {path.name}")
+    n_written = 0
+    with xlsxwriter.Workbook(path, TEXT_OPTIONS) as workbook:
+        sheet = workbook.add_worksheet("predictions")
+        date_format = workbook.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"})
+        for frame in frames:
+            if not n_written:
+                sheet.write_row(0, 0, frame.columns)
+            if n_written + frame.height > MAX_EXCEL_ROWS:
+                raise ValueError(
+                    f"{path.name}: a sheet of Excel holds at most {MAX_EXCEL_ROWS:,} rows. Write .csv or .parquet."
+                )
+            for values in frame.iter_rows():
+                n_written += 1
+                for position, value in enumerate(values):
+                    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+                        continue
+                    if hasattr(value, "isoformat"):
+                        sheet.write_datetime(n_written, position, value, date_format)
+                    elif isinstance(value, str):
+                        sheet.write_string(n_written, position, value)
+                    else:
+                        sheet.write(n_written, position, value)

@@ -1,65 +1,36 @@
-"""Conversion of pandas frames and other data with named columns to polars, or to arrays if polars is missing."""
+"""Conversion of pandas frames and other data with named columns to polars."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from ..utils.optional_imports import is_dask
 from ..utils.validation import format_list, is_missing
-from ._array_frame import CATEGORY, ArrayFrame, make_column
-from ._errors import TableError, raise_table_error, translate_read_errors
+from ._errors import TableError, check_not_forked, raise_table_error, translate_read_errors
 from ._files import find_repeated_names, is_list_of_rows, is_pandas_series, is_structured
-from ._values import as_text, has_polars, import_polars
+from ._values import as_text
 
 # Types that polars can hold. Columns of lists and the like are not used; a notice reports them.
 POLARS_TYPES = (str, int, float, date, timedelta, Decimal, bytes, list, tuple, dict, np.generic, np.ndarray)
 
 
-@dataclass(frozen=True, eq=False)
-class NamedColumn:
-    """A column of an `ArrayFrame` with its name, in place of a polars Series."""
-
-    name: str
-    values: np.ndarray[Any, Any]
-    special: str | None = None
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-
-def _make_series(name: str, values: Any) -> Any:
-    """Make a polars Series, or a NamedColumn without polars, of values of one type."""
-    if has_polars():
-        return import_polars().Series(name, values, strict=False)
-    return NamedColumn(name, *make_column(values))
-
-
-def _make_frame(series: Sequence[Any]) -> Any:
-    if has_polars():
-        return import_polars().DataFrame(series)
-    special = {column.name: column.special for column in series if column.special is not None}
-    return ArrayFrame({column.name: column.values for column in series}, special)
-
-
-def as_frame(data: Any, name: str) -> Any:
+def as_frame(data: Any, name: str) -> pl.DataFrame:
     """Convert data with named columns to a polars frame, column by column, so that pyarrow is not needed.
-
-    Without polars, the result is an ArrayFrame.
 
     Accepts frames of pandas, polars and Arrow, structured arrays, dicts of columns and lists of dicts. A dict of
     scalars or a pandas Series is one row.
     """
-    pl = import_polars() if has_polars() else None
-    if pl is not None and isinstance(data, pl.LazyFrame):
+    check_not_forked()
+    if isinstance(data, pl.LazyFrame):
         return data.collect()
-    if pl is not None and isinstance(data, pl.DataFrame):
+    if isinstance(data, pl.DataFrame):
         return data
     if is_dask(data):
         raise TypeError("A Dask dataframe cannot be read as a table. Pass the path of its files, or call compute().")
@@ -79,22 +50,14 @@ def as_frame(data: Any, name: str) -> Any:
                 f"structured array; got {type(data).__name__}."
             )
         if not hasattr(data, "items"):  # an Arrow table, which polars converts
-            return import_polars().DataFrame(data)
+            return pl.DataFrame(data)
         names = [str(column) for column in data.columns]
         raise_table_error(find_repeated_names(names), name)
         columns = [column for _, column in data.items()]
-        return _make_frame(list(map(_convert_pandas_column, names, columns)))
+        return pl.DataFrame(list(map(_convert_pandas_column, names, columns)))
 
 
-def attach_columns(frame: Any, columns: Mapping[str, Any]) -> Any:
-    """Add columns to a frame."""
-    series = [_convert_column(name, values) for name, values in columns.items()]
-    if isinstance(frame, ArrayFrame):
-        return frame.with_columns({column.name: column.values for column in series})
-    return frame.with_columns(series)
-
-
-def _from_mapping(data: Mapping[Any, Any], name: str) -> Any:
+def _from_mapping(data: Mapping[Any, Any], name: str) -> pl.DataFrame:
     """Convert a dict of columns, or of the values of one row."""
     is_scalar = [isinstance(value, (str, bytes)) or np.ndim(value) == 0 for value in data.values()]
     if data and all(is_scalar):
@@ -104,46 +67,41 @@ def _from_mapping(data: Mapping[Any, Any], name: str) -> Any:
     return _from_columns(data, name)
 
 
-def _from_rows(rows: Sequence[Mapping[Any, Any]], name: str) -> Any:
+def _from_rows(rows: Sequence[Mapping[Any, Any]], name: str) -> pl.DataFrame:
     """Convert rows with named values; a value that a row does not have is missing."""
     columns = dict.fromkeys(column for row in rows for column in row)
     return _from_columns({column: [row.get(column) for row in rows] for column in columns}, name)
 
 
-def _from_columns(columns: Mapping[Any, Any], name: str) -> Any:
+def _from_columns(columns: Mapping[Any, Any], name: str) -> pl.DataFrame:
     raise_table_error(find_repeated_names(map(str, columns)), name)
-    series = [_convert_column(str(key), values) for key, values in columns.items()]
+    series = [convert_column(str(key), values) for key, values in columns.items()]
     lengths = {len(column) for column in series}
     if len(lengths) > 1:
         raise TableError(
             [f"its columns differ in length: they have {format_list(sorted(lengths))} values."], source=name
         )
-    return _make_frame(series)
+    return pl.DataFrame(series)
 
 
-def _convert_column(name: str, values: Any) -> Any:
+def convert_column(name: str, values: Any) -> pl.Series:
     """Convert a column of values in any container."""
-    if has_polars() and isinstance(values, import_polars().Series):
+    if isinstance(values, pl.Series):
         return values.alias(name)
     if is_pandas_series(values):
         return _convert_pandas_column(name, values)
     if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biufmM":
-        return _make_series(name, _convert_time_unit(values))
+        return pl.Series(name, _convert_time_unit(values), strict=False)
     if isinstance(values, np.ndarray) and values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8")
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-    return _make_series(name, _unify_types([None if is_missing(value) else value for value in plain]))
+    return pl.Series(name, _unify_types([None if is_missing(value) else value for value in plain]), strict=False)
 
 
-def _convert_pandas_column(name: str, column: Any) -> Any:
+def _convert_pandas_column(name: str, column: Any) -> pl.Series:
     """Convert a pandas column; a categorical column remains categorical, whatever the type of its categories."""
     if not hasattr(column, "cat"):
-        return _make_series(name, _get_pandas_values(column))
-    if not has_polars():
-        texts = as_text(make_column(_unify_types(column.cat.categories.tolist()))[0])
-        levels = np.array([*texts, None], dtype=object)  # code -1 is a missing value
-        return NamedColumn(name, levels[column.cat.codes.to_numpy()], CATEGORY)
-    pl = import_polars()
+        return pl.Series(name, _get_pandas_values(column), strict=False)
     levels = as_text(pl.Series(_unify_types(column.cat.categories.tolist()), strict=False))
     codes = pl.Series(name, column.cat.codes.to_numpy(), dtype=pl.Int64)
     return levels.gather(codes.set(codes < 0, None)).cast(pl.Categorical).alias(name)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 from ..kernels import available_bytes
 from ..linalg import Ints
 from ..utils.samples import Samples, allocate_rows, domain_row_limit
+from ..utils.validation import check_domains, check_label_length, encode_classes, format_list
 from ._arrays import ArrayNames
-from ._checks import find_value_problems, make_name_notices, make_unlabeled_notices, parse_labels, select_columns
-from ._column_roles import Dates, TableOptions, assign_roles
+from ._checks import find_value_problems, make_name_notices, make_row_notices, select_columns
+from ._column_roles import MIN_DOMAIN_ROWS, Dates, TableOptions, assign_roles
 from ._errors import TableError, raise_table_error, translate_read_errors
 from ._files import (
     FrameFile,
@@ -24,16 +26,20 @@ from ._files import (
     TableFile,
     find_header_problems,
     get_data_name,
+    has_columns,
     is_folder_or_pattern,
     is_path,
     iter_file_batches,
     list_files,
     open_table,
 )
-from ._frames import as_frame
-from ._schema import Schema, check_feature_magnitudes, describe_columns
+from ._frames import as_frame, convert_column
+from ._schema import Column, Schema, check_feature_magnitudes, describe_columns
 from ._survey import Cell, Part, ValueEncoder, choose_batch_size, count_cells, sum_cells, survey_batches
+from ._values import parse_labels
 
+# Options that do not name columns, and so apply to arrays as well.
+ARRAY_OPTIONS = ("max_per_domain", "seed")
 MAX_MATRIX_SHARE = 0.25  # of the available memory, for the matrix of all rows, because methods make copies
 
 
@@ -110,7 +116,8 @@ class SurveyedTable:
         """Iterate over batches of a part, with the row indices, counted through all files, and the codes of groups."""
         cells_before = dict(part.cells_before)
         start = part.start
-        classes = np.unique(self.labels)
+        classes = np.unique(self.labels[[label - 1 for _, label in self.cells]])
+        used_domains = np.unique([domain for domain, _ in self.cells])
         role_columns = [encoder.column for encoder in (self.label_encoder, self.domain_encoder, self.group_encoder)]
         columns = [*self.schema.feature_names, *(name for name in role_columns if name is not None)]
         names = list(dict.fromkeys(columns))
@@ -122,8 +129,10 @@ class SurveyedTable:
                 start += frame.height
                 labels = self.label_encoder.encode(labeled)
                 domains = self.domain_encoder.encode(labeled, part.domain)
-                if self.selected is not None and labeled.height:
-                    is_selected = self._find_selected(domains, labels, cells_before)
+                if labeled.height:
+                    is_selected = np.isin(domains, used_domains)
+                    if self.selected is not None:
+                        is_selected = self._find_selected(domains, labels, cells_before)
                     labeled = labeled.filter(is_selected)
                     rows = rows[is_selected]
                     domains = domains[is_selected]
@@ -266,6 +275,7 @@ def load_table(
     categories: Sequence[str] | None = None,
     missing: Mapping[str, Any] | None = None,
     max_per_domain: int | None = None,
+    min_domain_rows: int = MIN_DOMAIN_ROWS,
     random_state: int = 0,
 ) -> Table:
     r"""Read a table with a column of labels and a column of domains, or a folder with one table per domain.
@@ -309,8 +319,10 @@ def load_table(
         to empty cells and marks such as NA. The same holds for new tables that a model predicts.
     max_per_domain : int, default=None
         Maximum number of rows of each domain, selected at random, from all its classes.
+    min_domain_rows : int, default=4
+        Domains with fewer rows are left out; `notices` reports them.
     random_state : int, default=0
-        Seed of this selection.
+        Seed of the selection of rows.
 
     Returns
     -------
@@ -350,6 +362,7 @@ def load_table(
         dates=dates,
         categories=categories,
         missing=missing,
+        min_domain_rows=min_domain_rows,
     )
     return read_survey(survey_table(path, options), random_state)
 
@@ -384,6 +397,8 @@ def survey_files(
         prefix = f"{error.source}: " if several and error.source in {file.name for _, file in files} else ""
         read_problems = [prefix + problem for problem in error.problems]
         raise TableError([*problems, *roles.problems, *read_problems], source=name) from error
+    if not options.keep_all:
+        survey.leave_out_small_domains(options.min_domain_rows)
     columns, column_notices, column_problems = select_columns(survey, roles, options)
     labels = parse_labels(survey.label.names)
     problems += roles.problems + column_problems
@@ -394,7 +409,7 @@ def survey_files(
         schema=Schema(columns, roles.label, roles.domain, roles.group),
         notices=[
             *roles.notices,
-            *make_unlabeled_notices(survey),
+            *make_row_notices(survey),
             *column_notices,
             *make_name_notices(labels, survey),
         ],
@@ -468,3 +483,99 @@ def _open_tables(
         names = names._replace(label_column="label")
         tables = [open_table(table.name, table.path, names) for table in tables]
     return tables, problems
+
+
+def open_data(data: Any, y: Any, sample_domain: Any, options: TableOptions, caller: str) -> SurveyedTable | Table:
+    """Open data in any form, without reading files into memory.
+
+    Parameters
+    ----------
+    data : DataFrame, dict, list of dict, structured array, str, path, Table or array-like
+        A table, or the samples.
+    y, sample_domain : array-like or None
+        Labels and domains of the samples, unless they are columns of the table.
+    options : TableOptions
+        Roles of columns, and which rows to use.
+    caller : str
+        Name of the function in messages.
+
+    Returns
+    -------
+    table : SurveyedTable or Table
+        A Table if the data are arrays or a Table already.
+    """
+    if isinstance(data, Table) or not (is_path(data) or has_columns(data)):
+        if y is None and not isinstance(data, Table) and (options.label or options.domain):
+            as_frame(data, FrameFile.name)  # raises TypeError, since the data have no columns
+        check_array_options(options)
+        table = data if isinstance(data, Table) else table_from_arrays(data, y, sample_domain, caller)
+        rows = table.samples.subsample_rows(max_per_domain=options.max_per_domain, seed=options.seed)
+        return table if len(rows) == len(table.X) else table.take(rows)
+    if y is None and sample_domain is None:
+        return survey_table(data, options)
+    if is_path(data):
+        raise ValueError(
+            "y and sample_domain cannot be combined with the path of a table. Set label and domain to its columns."
+        )
+    return _survey_with_arrays(data, y, sample_domain, options)
+
+
+def check_array_options(options: TableOptions) -> None:
+    """Raise ValueError for options that describe the columns of a table, if data are arrays."""
+    names = [field.name for field in fields(options) if field.name not in ARRAY_OPTIONS]
+    given = [name for name in names if getattr(options, name) != getattr(TableOptions(), name)]
+    if given:
+        raise ValueError(
+            f"{format_list(given)} can be set for a table in a file or DataFrame only, but data are arrays. Pass a "
+            "DataFrame, or omit them."
+        )
+
+
+def _survey_with_arrays(data: Any, y: Any, sample_domain: Any, options: TableOptions) -> SurveyedTable:
+    """Survey a frame whose labels or domains are separate arrays, which become columns of it."""
+    for array, role, values in (("y", "label", y), ("sample_domain", "domain", sample_domain)):
+        if values is not None and getattr(options, role) is not None:
+            raise ValueError(f"Pass {array} or {role}, not both; got {role}={getattr(options, role)!r}.")
+    frame = as_frame(data, FrameFile.name)
+    columns: dict[str, Any] = {}
+    if y is not None:
+        name = _free_name(getattr(y, "name", None) or "label", frame.columns)
+        columns[name] = column_or_1d(y)
+        options = replace(options, label=name)
+        if len(columns[name]) != frame.height:
+            raise ValueError(f"data has {frame.height:,} rows, but y has {len(columns[name]):,} labels.")
+    if sample_domain is not None:
+        name = _free_name(getattr(sample_domain, "name", None) or "domain", [*frame.columns, *columns])
+        columns[name] = check_domains(sample_domain, frame.height)
+        options = replace(options, domain=name)
+    file = FrameFile(frame.with_columns(convert_column(name, values) for name, values in columns.items()))
+    return survey_files([(file.name, file)], options, file.name, several=False)
+
+
+def _free_name(name: Any, taken: Sequence[str]) -> str:
+    name = str(name)
+    while name in taken:
+        name += "_"
+    return name
+
+
+def table_from_arrays(X: Any, y: Any, sample_domain: Any, caller: str = "The function") -> Table:
+    """Make a table of arrays, in which all columns are numeric."""
+    if y is None or sample_domain is None:
+        raise ValueError(
+            f"Samples need labels and domains; got y={'None' if y is None else '...'} and "
+            f"sample_domain={'None' if sample_domain is None else '...'}. Pass both, or a table with these columns."
+        )
+    X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan", input_name="X")
+    check_label_length(y, "y")
+    y = column_or_1d(y)
+    check_consistent_length(X, y)
+    encode_classes(y, caller)
+    domain = check_domains(sample_domain, len(y)).astype(str)
+    if len(np.unique(domain)) < 2:
+        raise ValueError(
+            f"{caller} needs samples of at least 2 domains; sample_domain has only {domain.tolist()[0]!r}."
+        )
+    schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
+    check_feature_magnitudes(X, schema)
+    return Table(X, y, domain, schema, [], "arrays")

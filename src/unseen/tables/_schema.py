@@ -5,32 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ..linalg import check_squares
 from ..utils.validation import format_list
-from ._array_frame import ArrayFrame
 from ._column_roles import parse_missing_values
 from ._errors import MAX_SHOWN, format_count, format_unknown_column, raise_table_error
 from ._values import (
     DATE_FORMATS,
     ISO_FORMAT,
-    as_floats,
     as_levels,
     as_text,
-    find_missing,
-    import_polars,
     list_distinct,
     mark_missing,
+    parse_booleans,
     parse_days,
     parse_numbers,
+    parse_whole_numbers,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Kind = Literal["numeric", "categorical", "date"]
 ROLES = ("label", "domain", "group")
@@ -103,7 +99,7 @@ class Schema:
 
     Examples
     --------
-    >>> import pytest; pl = pytest.importorskip("polars")
+    >>> import polars as pl
     >>> from unseen.tables import Column, Schema
     >>> schema = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m"))), label="ill")
     >>> schema.encode(pl.DataFrame({"sex": ["m", "x", None], "age": ["40", "NA", "50.5"]}))
@@ -131,7 +127,7 @@ class Schema:
         number, so that a table may be typed in one file and plain text in another.
         """
         self.check_columns(frame.columns, "The table")
-        frame = _add_empty_columns(frame, self.find_absent(frame.columns))
+        frame = frame.with_columns(pl.lit(None).alias(name) for name in self.find_absent(frame.columns))
         marks = {column.name: column.missing_values for column in self.columns if column.missing_values}
         frame = mark_missing(frame, marks)
         numeric = [position for position, column in enumerate(self.columns) if column.kind == "numeric"]
@@ -145,11 +141,11 @@ class Schema:
             if column.kind == "categorical":
                 encoded[:, position] = encode_levels(frame[column.name], column.levels)
             elif column.kind == "date":
-                days = as_floats(parse_days(frame[column.name], column.date_format))
+                days = parse_days(frame[column.name], column.date_format).to_numpy()
                 if column.date_format != ISO_FORMAT:  # ISO dates are never ambiguous, and typed dates become ISO text
-                    days = np.where(np.isnan(days), as_floats(parse_days(frame[column.name])), days)
+                    days = np.where(np.isnan(days), parse_days(frame[column.name]).to_numpy(), days)
                 encoded[:, position] = days
-                is_invalid = np.isnan(days) & ~find_missing(as_text(frame[column.name]))
+                is_invalid = np.isnan(days) & as_text(frame[column.name]).is_not_null().to_numpy()
                 if is_invalid.any():
                     invalid[column.name] = ("date", is_invalid)
         problems = []
@@ -227,9 +223,9 @@ class Schema:
                 column["name"],
                 column["kind"],
                 tuple(column["levels"]),
-                column.get("date_format", ISO_FORMAT),
-                column.get("missing", False),
-                tuple(column.get("missing_values", ())),
+                column["date_format"],
+                column["missing"],
+                tuple(column["missing_values"]),
             )
             for column in data["columns"]
         ]
@@ -240,7 +236,7 @@ class Schema:
             unknown |= column.keys() - known_keys
         if unknown:
             problems.append(f"it has unknown keys: {', '.join(sorted(unknown))}.")
-        schema = cls(tuple(columns), data["label"], data["domain"], data.get("group"))  # older files have no group
+        schema = cls(tuple(columns), data["label"], data["domain"], data["group"])
         for role in ROLES:
             if not isinstance(getattr(schema, role), str | None):
                 problems.append(f"{role} must be a name or null; got {getattr(schema, role)!r}.")
@@ -290,18 +286,8 @@ def _find_column_problem(column: Column) -> str | None:
     return None
 
 
-def _add_empty_columns(frame: Any, names: list[str]) -> Any:
-    if isinstance(frame, ArrayFrame):
-        return frame.with_columns({name: np.full(frame.height, None, dtype=object) for name in names})
-    pl = import_polars()
-    return frame.with_columns(pl.lit(None).alias(name) for name in names)
-
-
-def encode_levels(series: Any, levels: tuple[str, ...]) -> NDArray[np.float64]:
+def encode_levels(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
     """Return the index of each value among the levels: -1 if it is not among them, NaN if it is missing."""
-    if isinstance(series, np.ndarray):
-        return _encode_array_levels(series, levels)
-    pl = import_polars()
     text = as_text(series)
     codes = text.cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64)
     if codes.null_count() > text.null_count():  # A code may be written with a decimal point in one file only.
@@ -309,13 +295,113 @@ def encode_levels(series: Any, levels: tuple[str, ...]) -> NDArray[np.float64]:
     return np.where(text.is_null().to_numpy(), np.nan, codes.fill_null(NEW_LEVEL_CODE).to_numpy())
 
 
-def _encode_array_levels(column: NDArray[Any], levels: tuple[str, ...]) -> NDArray[np.float64]:
-    index: dict[str | None, float] = {level: float(i) for i, level in enumerate(levels)}
-    codes = []
-    for text, code_text in zip(as_text(column).tolist(), as_levels(column).tolist(), strict=True):
-        is_missing = text is None
-        codes.append(np.nan if is_missing else index.get(text, index.get(code_text, NEW_LEVEL_CODE)))
-    return np.array(codes, dtype=np.float64)
+@dataclass(frozen=True)
+class Agreement:
+    """Counts of rows by domain, label and prediction. Agreements of batches can be added.
+
+    Parameters
+    ----------
+    classes : tuple
+        Classes of the model, integers or strings.
+    counts : Counter
+        Rows by domain, index of their label among the classes (-1 if it is not a class), and index of the prediction.
+    others : NewValues
+        Labels that are not classes of the model.
+    unlabeled : int
+        Number of rows without a label.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from unseen.tables import Agreement
+    >>> labels = pl.Series(["ill", "well", None, "dead"])
+    >>> agreement = Agreement.from_predictions(labels, ["ill", "ill", "ill", "ill"], ["ill", "well"])
+    >>> agreement.rows, agreement.right, agreement.unlabeled, agreement.others.examples
+    (3, 1, 1, ('dead',))
+    >>> agreement.summary()["counts"]
+    [[1, 0], [1, 0]]
+    """
+
+    classes: tuple[Any, ...]
+    counts: Counter[tuple[str | None, int, int]]
+    others: NewValues
+    unlabeled: int
+
+    @classmethod
+    def from_predictions(cls, labels: pl.Series, predicted: Any, classes: Any, domain: Any = None) -> Agreement:
+        """Compare labels with predictions; `domain` holds the domain of each row, None if all belong to one."""
+        classes = np.asarray(classes)
+        label_codes = encode_class_labels(labels, classes)
+        is_labeled = ~np.isnan(label_codes)
+        labeled_predictions = np.asarray(predicted)[is_labeled]
+        order = np.argsort(classes)
+        predicted_codes = order[np.searchsorted(classes, labeled_predictions, sorter=order)]
+        domains = [None] * len(labeled_predictions) if domain is None else np.asarray(domain)[is_labeled].tolist()
+        labeled_codes = label_codes[is_labeled].astype(int).tolist()
+        return cls(
+            tuple(classes.tolist()),
+            counts=Counter(zip(domains, labeled_codes, predicted_codes.tolist(), strict=True)),
+            others=NewValues.from_series(as_text(labels.filter(label_codes == NEW_LEVEL_CODE))),
+            unlabeled=int((~is_labeled).sum()),
+        )
+
+    def __add__(self, other: Agreement) -> Agreement:
+        """Add the rows of both."""
+        return Agreement(
+            self.classes,
+            counts=self.counts + other.counts,
+            others=self.others + other.others,
+            unlabeled=self.unlabeled + other.unlabeled,
+        )
+
+    @property
+    def rows(self) -> int:
+        """Number of rows with a label."""
+        return self.counts.total()
+
+    @property
+    def right(self) -> int:
+        """Number of rows whose prediction equals the label."""
+        return sum(rows for (_, label, predicted), rows in self.counts.items() if label == predicted)
+
+    def summary(self) -> dict[str, Any]:
+        """Summarize for JSON: `counts` is the confusion matrix, with a row for each label."""
+        # Label -1 addresses the last row, which sums over all labels that are not classes of the model.
+        table: NDArray[np.intp] = np.zeros((len(self.classes) + 1, len(self.classes)), dtype=np.intp)
+        rows_by_domain: Counter[str | None] = Counter()
+        right_by_domain: Counter[str | None] = Counter()
+        for (domain, label, predicted), rows in self.counts.items():
+            table[label, predicted] += rows
+            rows_by_domain[domain] += rows
+            right_by_domain[domain] += rows * (label == predicted)
+        return {
+            "rows": self.rows,
+            "right": self.right,
+            "accuracy": self.right / self.rows if self.rows else None,
+            "unlabeled": self.unlabeled,
+            "classes": list(self.classes),
+            "counts": table[:-1].tolist(),
+            "others": {"rows": self.others.rows, "labels": list(self.others.examples), "counts": table[-1].tolist()},
+            "domains": [
+                {"domain": name, "rows": rows, "right": right_by_domain[name], "accuracy": right_by_domain[name] / rows}
+                for name, rows in rows_by_domain.items()
+            ],
+        }
+
+
+def encode_class_labels(labels: pl.Series, classes: NDArray[Any]) -> NDArray[np.float64]:
+    """Index of each label among the classes, -1 if it is not a class, and NaN if it is missing."""
+    return encode_levels(_format_labels(labels, classes), tuple(map(str, classes.tolist())))
+
+
+def _format_labels(labels: pl.Series, classes: NDArray[Any]) -> pl.Series:
+    """Format labels like the classes: a table may hold ' 7' or 7.0 for 7, and true for True."""
+    text = as_text(labels)
+    if classes.dtype.kind == "b":
+        return parse_booleans(text).cast(pl.String).str.to_titlecase().fill_null(text)
+    if classes.dtype.kind not in "iu":
+        return text
+    return parse_whole_numbers(text).cast(pl.String).fill_null(text)
 
 
 def check_feature_magnitudes(X: NDArray[np.float64], schema: Schema) -> None:
@@ -373,8 +459,8 @@ def make_preprocessor(schema: Schema, scale: Scale = "standardize") -> Any:
     if scale == "l2" and categorical:
         names = ", ".join(repr(schema.columns[i].name) for i in categorical)
         raise ValueError(
-            f"scale='l2' requires a table of numbers, but {names} hold levels. Drop these columns, or use "
-            "scale='standardize'."
+            f"scale='l2' requires a table of numbers, but {names} hold levels. Leave out these columns, or set the "
+            "parameter scale to standardize."
         )
     numeric_steps = [SimpleImputer(strategy="median", keep_empty_features=True)]
     if scale != "none":

@@ -7,9 +7,10 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from ..linalg import Ints
@@ -21,22 +22,14 @@ from ._files import Source, TableFile, iter_file_batches
 from ._values import (
     DATE_FORMATS,
     MISSING_MARKS,
+    as_levels,
     as_text,
-    count_missing,
-    find_missing,
-    hash_text,
+    is_text,
     list_distinct,
-    list_levels,
-    list_marks,
-    longest_text,
     mark_missing,
     parse_days,
     parse_numbers,
-    rank_text,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
 
 MAX_DISTINCT_NAMES = 1_000_000  # distinct labels, domains or groups kept in memory
 MAX_LEVELS = 1000  # of a categorical column
@@ -47,6 +40,7 @@ MIN_PART_ROWS = 250_000  # of a part of a Parquet file, which one worker reads i
 MAX_IDENTIFIER_ROWS = 1_000_000  # rows from which it is determined whether integers identify samples
 MIN_UNIQUE_INTEGERS = 50  # fewer integers may all differ by chance
 MAX_IDENTIFIER_SHARE = 0.9  # text columns with more levels than this share of their values identify samples
+MIN_SENTENCE_WORDS = 4  # of text that is not a name or an identifier
 MIN_GROUPS_PER_DOMAIN = 5  # with fewer, rows of a domain cannot be assumed to come from several groups
 # A column that is named like an identifier, but not like a patient, contains groups if most of its values occur in a
 # single domain, or if it has more values than a list of codes, with few rows each.
@@ -59,7 +53,7 @@ ID_NAME = re.compile(rf"^(?i:index|idx|key|row|)$|{ID_ENDING.pattern}")
 
 def check_name_lengths(text: pl.Series, column: str) -> None:
     """Raise for a label, domain or group that is too long: NumPy would allocate its width for every row."""
-    longest = longest_text(text)
+    longest = int(text.str.len_chars().fill_null(0).to_numpy().max(initial=0))
     if longest > MAX_LABEL_LENGTH:
         raise TableError(
             [
@@ -107,11 +101,10 @@ class ValueEncoder:
         if self.ignored is None or self.column is None:
             return frame, np.arange(frame.height)
         text = as_text(frame[self.column])
-        is_ignored = find_missing(text)
+        is_ignored = text.is_null()
         if not self.ignores_missing:
-            names, ranks = rank_text(text)
-            is_ignored = np.array([False, *(name.strip() == self.ignored for name in names)])[ranks]
-        return frame.filter(~is_ignored), np.flatnonzero(~is_ignored)
+            is_ignored = (text.str.strip_chars() == self.ignored).fill_null(False)
+        return frame.filter(~is_ignored), np.flatnonzero(~is_ignored.to_numpy())
 
     def fit_encode(self, frame: pl.DataFrame, rows: Ints, default: int = 0) -> Ints:
         """Encode the values of new rows, which have the given indices; `default` is the code without a column."""
@@ -126,7 +119,7 @@ class ValueEncoder:
                         "for labels, domains or groups. Choose another column."
                     ]
                 )
-            missing = rows[find_missing(text)]
+            missing = rows[text.is_null().to_numpy()]
             self.first_missing += missing[: MAX_SHOWN - len(self.first_missing)].tolist()
             self.n_missing += len(missing)
         return self.encode(frame, default)
@@ -135,7 +128,8 @@ class ValueEncoder:
         """Encode values that `fit_encode` has encoded before."""
         if self.column is None:
             return np.full(frame.height, default)
-        names, ranks = rank_text(as_text(frame[self.column]))
+        text = as_text(frame[self.column])
+        names = text.drop_nulls().unique().sort().to_list()
         new_names = [name for name in names if name not in self.code_of_name]
         if new_names:
             raise TableError(
@@ -145,7 +139,7 @@ class ValueEncoder:
                 ]
             )
         codes = np.array([0, *(self.code_of_name[name] for name in names)], dtype=np.intp)
-        return codes[ranks]
+        return codes[text.rank("dense").fill_null(0).to_numpy()]
 
 
 class ColumnStatistics:
@@ -173,9 +167,9 @@ class ColumnStatistics:
         self.may_be_numbering = {
             (scope, first): np.ones(width, dtype=bool) for scope in ("file", "all") for first in (0, 1)
         }
-        # Values of columns named like identifiers, and of columns that hold only distinct integers so far.
-        named_like_ids = [i for i, name in enumerate(names) if ID_NAME.search(name.strip()) or is_group_name(name)]
-        self.identifier_values: dict[int, list[NDArray[np.float64]]] = {position: [] for position in named_like_ids}
+        named_like_ids = [bool(ID_NAME.search(name.strip())) or is_group_name(name) for name in self.names]
+        self.named_like_ids = np.array(named_like_ids, dtype=bool)
+        # Values of columns that hold only distinct integers so far.
         self.unique_values: dict[int, list[NDArray[np.float64]]] = {position: [] for position in range(width)}
 
     @property
@@ -194,6 +188,12 @@ class ColumnStatistics:
         return [date_format for date_format, possible in self.may_be_dates.items() if possible[position]]
 
     @property
+    def has_sentences(self) -> NDArray[np.bool_]:
+        """Which columns hold text of several words, judged by the first text."""
+        examples = [self.first_not_number.get(position, ("", 0))[0] for position in range(len(self.names))]
+        return np.array([len(text.split()) >= MIN_SENTENCE_WORDS for text in examples], dtype=bool)
+
+    @property
     def constant(self) -> NDArray[np.bool_]:
         """Which columns hold a single value or none; missing numbers are imputed, so they do not count as a value."""
         single_level = (self._n_levels() == 1) & ((self.n_missing == 0) | self.dates)
@@ -202,27 +202,22 @@ class ColumnStatistics:
     @property
     def identifies(self) -> NDArray[np.bool_]:
         """Which columns identify samples rather than describe them."""
-        is_identifier = np.logical_or.reduce(list(self.may_be_numbering.values()))
-        for position, batches in self.identifier_values.items():
-            values = np.concatenate([np.empty(0), *batches])
-            is_identifier[position] |= _are_integers(values) and len(np.unique(values)) == len(values)
+        is_numbering = np.logical_or.reduce(list(self.may_be_numbering.values()))
+        is_identifier = is_numbering | (self._find_unique_integers() & self.named_like_ids)
         has_unique_text = self._n_levels() > MAX_IDENTIFIER_SHARE * self.n_present
         return np.where(self.numeric, is_identifier, self.too_many_levels | has_unique_text)
 
     @property
     def all_different(self) -> NDArray[np.bool_]:
         """Which columns hold a different integer in every row, as identifiers do."""
+        return self._find_unique_integers() & self.numeric & (self.n_present >= MIN_UNIQUE_INTEGERS)
+
+    def _find_unique_integers(self) -> NDArray[np.bool_]:
         is_unique = np.zeros(len(self.names), dtype=bool)
         for position, batches in self.unique_values.items():
             values = np.concatenate([np.empty(0), *batches])
-            is_unique[position] = len(values) >= MIN_UNIQUE_INTEGERS and len(np.unique(values)) == len(values)
-        return is_unique & self.numeric
-
-    def count_codes(self, position: int) -> int | None:
-        """Count the distinct integers of a column that is named like an identifier; None if it has other values."""
-        values = np.concatenate([np.empty(0), *self.identifier_values.get(position, [])])
-        values = values[~np.isnan(values)]
-        return len(np.unique(values)) if len(values) and _are_integers(values) else None
+            is_unique[position] = len(np.unique(values)) == len(values)
+        return is_unique
 
     def _n_levels(self) -> Ints:
         return np.array([len(levels) for levels in self.levels], dtype=np.intp)
@@ -238,7 +233,7 @@ class ColumnStatistics:
                 self.first_not_number[position] = value, int(rows[first])
             for date_format, possible in self.may_be_dates.items():
                 if possible[position]:
-                    is_no_date = find_missing(parse_days(frame.to_series(position), date_format))
+                    is_no_date = parse_days(frame.to_series(position), date_format).is_null().to_numpy()
                     possible[position] = not (is_wrong & is_no_date).any()
             self.n_not_numbers[position] += is_wrong.sum()
             self.n_present[position] += is_wrong.sum()
@@ -257,15 +252,15 @@ class ColumnStatistics:
             candidates = np.flatnonzero(possible)
             possible[candidates] = (values[:, candidates] == numbering[:, None]).all(axis=0)
         if rows[0] < MAX_IDENTIFIER_ROWS:
-            for position, batches in self.identifier_values.items():
-                batches.append(values[:, position].copy())
             self._add_unique_values(values)
 
     def _add_missing_marks(self, frame: pl.DataFrame, is_missing: NDArray[np.bool_]) -> None:
         """Collect the text that stands for missing values, from columns with more missing values than nulls."""
-        for position in np.flatnonzero(is_missing.sum(axis=0) > count_missing(frame)).tolist():
-            marks = list_marks(frame.to_series(position), is_missing[:, position])
-            if marks:
+        n_null = np.array(frame.null_count().row(0))
+        for position in np.flatnonzero(is_missing.sum(axis=0) > n_null).tolist():
+            series = frame.to_series(position)
+            if is_text(series.dtype):
+                marks = list_distinct(series.cast(pl.String).filter(is_missing[:, position]))
                 self.missing_marks.setdefault(position, set()).update(mark for mark in marks if mark.strip())
 
     def _add_unique_values(self, values: NDArray[np.float64]) -> None:
@@ -283,18 +278,14 @@ class ColumnStatistics:
         """Add the levels of a batch of rows, of all columns that are not numeric."""
         for position in np.flatnonzero(~self.numeric & ~self.too_many_levels).tolist():
             has_codes = bool(self.declared[position] and not self.n_not_numbers[position])
-            new_levels = list_levels(frame[self.names[position]], as_codes=has_codes)
+            distinct = frame[self.names[position]].unique()
+            new_levels = list_distinct(as_levels(distinct) if has_codes else as_text(distinct))
             levels = self.levels[position]
             if len(new_levels) <= MAX_LEVELS:
                 levels.update(new_levels)
             if max(len(new_levels), len(levels)) > MAX_LEVELS:
                 self.too_many_levels[position] = True
                 levels.clear()
-
-
-def _are_integers(values: NDArray[np.float64]) -> bool:
-    """Whether all values are integers; NaN is not."""
-    return bool((values == np.round(values)).all())
 
 
 Cell = tuple[int, int]  # the codes of a domain and of a label
@@ -329,12 +320,28 @@ class Survey:
     starts: list[int] = field(default_factory=list)  # the first row of each file
     rows: int = 0
     unlabeled: int = 0  # rows that are left out because they have no label
+    min_domain_rows: int = 0
+    small_domains: list[str] = field(default_factory=list)  # with fewer rows, which are left out
 
     @property
     def present_domains(self) -> list[str]:
         """The domains that have rows."""
         codes = {domain for domain, _ in self.cells}
         return [name for name, code in self.domain.code_of_name.items() if code in codes]
+
+    def leave_out_small_domains(self, min_rows: int) -> None:
+        """Leave out the domains with fewer rows."""
+        self.min_domain_rows = min_rows
+        sizes: Counter[int] = Counter()
+        for (domain, _), rows in self.cells.items():
+            sizes[domain] += rows
+        names = self.domain.names
+        self.small_domains = [names[domain - 1] for domain, rows in sizes.items() if domain and rows < min_rows]
+        self.cells = Counter({cell: rows for cell, rows in self.cells.items() if sizes[cell[0]] >= min_rows})
+
+    def count_values(self, name: str) -> int:
+        """Count the distinct values of a column that may name groups."""
+        return len({value for hashes, _ in self.group_hashes[name] for value in np.unique(hashes).tolist()})
 
     def find_group_columns(self) -> list[str]:
         """Find columns whose values repeat within domains, as patient identifiers do if patients have several rows."""
@@ -442,8 +449,8 @@ def _add_rows(survey: Survey, frame: pl.DataFrame, file_domain: int) -> None:
     if rows[0] < MAX_IDENTIFIER_ROWS:
         for name, batches in survey.group_hashes.items():
             text = as_text(frame[name])
-            is_present = ~find_missing(text)
-            batches.append((hash_text(text)[is_present], domains[is_present]))
+            is_present = text.is_not_null().to_numpy()
+            batches.append((text.hash().to_numpy()[is_present], domains[is_present]))
     survey.cells.update(dict(count_cells(domains, labels)))
 
 

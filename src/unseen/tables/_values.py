@@ -1,23 +1,13 @@
-"""Conversion of columns of any type to numbers, text or dates, with one definition of missing values.
-
-The functions here take columns and frames of polars; ``_array_frame`` registers versions for arrays.
-"""
+"""Conversion of columns of any type to numbers, text or dates, with one definition of missing values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import singledispatch
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
-
-from ..linalg import Ints
-from ..utils.optional_imports import optional_import
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Text that stands for a missing value, regardless of case and surrounding spaces.
 MISSING_MARKS = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")
@@ -38,46 +28,26 @@ MIDNIGHT = r" 00:00:00(\.0+)?$"
 TICKS_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # by the time unit of a duration
 
 
-def import_polars() -> Any:
-    """Import polars, or raise an error that explains how to install it."""
-    return optional_import("polars", "Reading tables")
-
-
-def has_polars() -> bool:
-    """Whether polars is installed; otherwise DataFrames of pandas are converted to arrays."""
-    try:
-        return find_spec("polars") is not None
-    except ImportError:  # by an importer that excludes it
-        return False
-
-
 def is_text(dtype: Any) -> bool:
     """Whether a column's values are neither numbers, nor durations, nor booleans."""
-    return not (dtype.is_numeric() or dtype in (import_polars().Boolean, import_polars().Duration))
+    return not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Duration))
 
 
 def is_category(dtype: Any) -> bool:
-    """Whether the type of a column is categorical; columns of arrays have a type in words."""
-    if isinstance(dtype, str):
-        return dtype == "category"
-    return dtype in (import_polars().Categorical, import_polars().Enum)
+    """Whether the type of a column is categorical."""
+    return dtype in (pl.Categorical, pl.Enum)
 
 
 def is_readable(dtype: Any) -> bool:
     """Whether a column holds scalar values, rather than lists, records or bytes."""
-    if isinstance(dtype, str):
-        return dtype != "lists, records or bytes"
-    pl = import_polars()
     return not (dtype.is_nested() or dtype in (pl.Binary, pl.Object))
 
 
-@singledispatch
-def as_text(series: Any) -> Any:
+def as_text(series: pl.Series) -> pl.Series:
     """Convert values to text, with null for missing values; text is not changed.
 
     Integers are written without a decimal point, so that 1 and 1.0 are the same level.
     """
-    pl = import_polars()
     series = _convert_durations(series)
     if series.dtype == pl.Boolean:
         return series.replace_strict([True, False], ["True", "False"], return_dtype=pl.String)
@@ -95,10 +65,8 @@ def as_text(series: Any) -> Any:
     return text.set(text.is_in(marks.to_list()), None) if len(marks) else text
 
 
-@singledispatch
-def parse_days(series: Any, date_format: str = ISO_FORMAT) -> Any:
+def parse_days(series: pl.Series, date_format: str = ISO_FORMAT) -> pl.Series:
     """Parse dates, typed or as text in a format, as days since 1970 with a fraction for the time; null if invalid."""
-    pl = import_polars()
     parts = as_text(series).str.extract_groups(rf"^\s*{DATE_FORMATS[date_format]}{TIME}\s*$").struct.unnest()
     hours, minutes, seconds, offset_hours, offset_minutes = (
         parts[name].cast(pl.Float64).fill_null(0.0)
@@ -111,8 +79,7 @@ def parse_days(series: Any, date_format: str = ISO_FORMAT) -> Any:
     return days.set((hours >= 24) | (minutes >= 60) | (seconds > 60), None)
 
 
-@singledispatch
-def as_levels(series: Any) -> Any:
+def as_levels(series: pl.Series) -> pl.Series:
     """Convert codes to text: an integer is the same level whether it is a number or the text 1 or 1.0."""
     return as_text(series).str.replace(WHOLE_NUMBER, "$1")
 
@@ -122,8 +89,7 @@ def is_missing_mark(text: pl.Series) -> pl.Series:
     return text.is_null() | text.str.strip_chars().str.to_lowercase().is_in(MISSING_MARKS).fill_null(True)
 
 
-@singledispatch
-def mark_missing(frame: Any, missing: Mapping[str, Sequence[str]]) -> Any:
+def mark_missing(frame: pl.DataFrame, missing: Mapping[str, Sequence[str]]) -> pl.DataFrame:
     """Replace values that stand for missing values, given as text by column, by null.
 
     Numbers are compared as numbers, so that 0, 0.0 and the text "0" are the same value.
@@ -131,7 +97,6 @@ def mark_missing(frame: Any, missing: Mapping[str, Sequence[str]]) -> Any:
     replaced = []
     for name, values in missing.items():
         if name in frame.columns:
-            pl = import_polars()
             text = as_text(frame[name]).str.strip_chars()
             numbers = pl.Series(values, dtype=pl.String).cast(pl.Float64, strict=False).drop_nulls()
             is_marked = text.is_in(list(values)) | text.cast(pl.Float64, strict=False).is_in(numbers.to_list())
@@ -139,14 +104,12 @@ def mark_missing(frame: Any, missing: Mapping[str, Sequence[str]]) -> Any:
     return frame.with_columns(replaced) if replaced else frame
 
 
-@singledispatch
-def parse_numbers(frame: Any) -> tuple[NDArray[np.float64], dict[int, NDArray[np.bool_]]]:
+def parse_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, NDArray[np.bool_]]]:
     """Convert all columns to numbers, and mark values that are not numbers, by the position of their column.
 
     Missing values and values that are not numbers become NaN; true and false, also as text, become 1 and 0. Columns
     that hold only numbers are converted at once, because there may be thousands of them.
     """
-    pl = import_polars()
     if not frame.width:
         return np.empty((frame.height, 0)), {}
     if pl.Duration in frame.dtypes:
@@ -173,7 +136,7 @@ def parse_numbers(frame: Any) -> tuple[NDArray[np.float64], dict[int, NDArray[np
 def _convert_durations(series: pl.Series) -> pl.Series:
     """Convert durations to seconds; other columns are not changed."""
     dtype: Any = series.dtype
-    if dtype != import_polars().Duration:
+    if dtype != pl.Duration:
         return series
     ticks = series.to_physical()
     ticks_per_second = TICKS_PER_SECOND[dtype.time_unit]
@@ -181,59 +144,37 @@ def _convert_durations(series: pl.Series) -> pl.Series:
     return ticks // ticks_per_second + (ticks % ticks_per_second) / ticks_per_second
 
 
-@singledispatch
-def find_missing(series: Any) -> NDArray[np.bool_]:
-    """Mark the missing values of a column."""
-    return series.is_null().to_numpy()
+def select_formulas(text: pl.Series) -> pl.Series:
+    """Select the text that a spreadsheet takes for a formula, which numbers such as -1 are not."""
+    is_number = text.cast(pl.Float64, strict=False).is_not_null()
+    return text.filter(text.str.contains(r"^[=+\-@\t\r]") & ~is_number)
 
 
-@singledispatch
-def count_missing(frame: Any) -> Ints:
-    """Count the missing values of each column."""
-    return np.array(frame.null_count().row(0), dtype=np.intp)
-
-
-@singledispatch
-def list_distinct(text: Any) -> list[str]:
+def list_distinct(text: pl.Series) -> list[str]:
     """List the distinct values of a text column in order of appearance, without missing values."""
     return text.drop_nulls().unique(maintain_order=True).to_list()
 
 
-@singledispatch
-def list_levels(series: Any, *, as_codes: bool) -> list[str]:
-    """List the distinct levels of a column in any order; with `as_codes`, 1 and 1.0 in text are the same level."""
-    distinct = series.unique()
-    levels = as_levels(distinct).unique() if as_codes else as_text(distinct)
-    return levels.drop_nulls().to_list()
+def parse_labels(names: Sequence[str]) -> NDArray[Any]:
+    """Convert distinct labels from text to booleans or integers if all of them are, else return them as text."""
+    text = pl.Series(names, dtype=pl.String)
+    booleans = parse_booleans(text)
+    if len(names) and not booleans.null_count():
+        return booleans.to_numpy()
+    integers = parse_whole_numbers(text)
+    has_codes = text.str.contains(r"^\s*[+-]?0\d").any()  # 007 is a code, not the number 7
+    return np.array(names, dtype=str) if integers.null_count() or has_codes else integers.to_numpy()
 
 
-@singledispatch
-def list_marks(series: Any, rows: NDArray[np.bool_]) -> list[str]:
-    """List the distinct texts of some rows; none if the column does not hold text."""
-    if not is_text(series.dtype):
-        return []
-    return series.cast(import_polars().String).filter(rows).drop_nulls().unique().to_list()
+def parse_booleans(text: pl.Series) -> pl.Series:
+    """Parse text such as True or false as booleans; null if it is not a boolean."""
+    words = text.str.strip_chars().str.to_lowercase()
+    return words.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
 
 
-@singledispatch
-def rank_text(text: Any) -> tuple[list[str], Ints]:
-    """Return the sorted distinct values of a text column, and the rank of each row, from 1; 0 for missing values."""
-    return text.drop_nulls().unique().sort().to_list(), text.rank("dense").fill_null(0).to_numpy()
-
-
-@singledispatch
-def longest_text(text: Any) -> int:
-    """Return the number of characters of the longest value of a text column."""
-    return int(text.str.len_chars().max() or 0)
-
-
-@singledispatch
-def hash_text(text: Any) -> NDArray[np.uint64]:
-    """Return a hash of each value of a text column."""
-    return text.hash().to_numpy()
-
-
-@singledispatch
-def as_floats(series: Any) -> NDArray[np.float64]:
-    """Convert a column of numbers to an array, with NaN for missing values."""
-    return series.to_numpy()
+def parse_whole_numbers(text: pl.Series) -> pl.Series:
+    """Parse text such as 7 or 7.0 as integers; null if it is not an integer."""
+    stripped = text.str.strip_chars()
+    numbers = stripped.cast(pl.Float64, strict=False)
+    is_exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
+    return stripped.cast(pl.Int64, strict=False).fill_null(numbers.set(~is_exact, None).cast(pl.Int64))

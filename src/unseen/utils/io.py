@@ -7,19 +7,18 @@ import os
 import shutil
 import tempfile
 import time
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     import sqlite3
+    from gzip import GzipFile
 
 MAX_COMPRESSION_RATIO = 200  # measured data rarely compress to 1/50 of their size; zeros alone compress to 1/1000
 MAX_UNCHECKED_BYTES = 2**23  # decompressed data up to this size are accepted at any ratio
 CHUNK_BYTES = 2**16
-GZIP_WBITS = 31  # the parameter of zlib that selects the gzip format
 TEMPORARY_PREFIX = ".unseen-"
 MIN_FREE_BYTES = 2**16  # with less free space, an SQLite error is attributed to a full disk
 # Characters that change the direction of the following text, even outside the name that contains them, and two that
@@ -138,24 +137,13 @@ def check_inflation(size: int, stored: int, remedy: str, max_ratio: int = MAX_CO
         )
 
 
-def check_gzip(path: Path, remedy: str) -> None:
-    """Raise ValueError if a gzip file becomes too large. Decompresses all of it, since declared sizes may be wrong."""
-    n_read = 0
+def read_inflated(stream: IO[bytes] | GzipFile, stored: int, remedy: str) -> Iterator[bytes]:
+    """Read a compressed stream in chunks; raise ValueError when it becomes too large, whatever size is declared."""
     size = 0
-    with path.open("rb") as file:
-        decompressor = zlib.decompressobj(wbits=GZIP_WBITS)
-        while chunk := file.read(CHUNK_BYTES):
-            n_read += len(chunk)
-            while chunk:
-                try:
-                    size += len(decompressor.decompress(chunk, 16 * CHUNK_BYTES))
-                except zlib.error:
-                    return  # The file is damaged: reading it stops here as well, and raises an error.
-                check_inflation(size, n_read, remedy)
-                chunk = decompressor.unconsumed_tail
-                if decompressor.eof:  # A gzip file may consist of several members.
-                    chunk = decompressor.unused_data
-                    decompressor = zlib.decompressobj(wbits=GZIP_WBITS)
+    while chunk := stream.read(CHUNK_BYTES):
+        size += len(chunk)
+        check_inflation(size, stored, remedy)
+        yield chunk
 
 
 def create_sqlite_tables(

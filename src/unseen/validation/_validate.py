@@ -16,7 +16,7 @@ from ..linalg import Array
 from ..model_selection import Method, expand_methods, parse_methods
 from ..models import AUTO, check_threshold, choose_domain_threshold, choose_positive
 from ..shift import find_column_notices
-from ..tables import Dates, Scale, Table, TableOptions, open_data, read_survey
+from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions, open_data, read_survey
 from ..utils.environment import environment_info
 from ..utils.samples import Balance
 from ..utils.validation import Labels, check_domains
@@ -54,6 +54,7 @@ def validate(
     transductive: bool = False,
     balance: Balance = "none",
     max_per_domain: int | None = None,
+    min_domain_rows: int = MIN_DOMAIN_ROWS,
     store: str | Path | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -75,7 +76,7 @@ def validate(
         Class labels, unless they are a column of a table.
     sample_domain : array-like of shape (n_samples,), default=None
         The domain of each sample, unless it is a column of a table.
-    label, domain, group, features, drop, unlabeled, dates, categories, missing, max_per_domain
+    label, domain, group, features, drop, unlabeled, dates, categories, missing, max_per_domain, min_domain_rows
         The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
     positive : object, default=None
         Class that is the event. None takes the last of two classes in sorted order, as scikit-learn does; the result
@@ -151,6 +152,7 @@ def validate(
         categories=categories,
         missing=missing,
         max_per_domain=max_per_domain,
+        min_domain_rows=min_domain_rows,
         seed=random_state,
     )
     opened = open_data(data, y, sample_domain, options, "validate")
