@@ -45,6 +45,7 @@ from ._registry import (
     METHODS,
     GridName,
     Method,
+    describe_method,
     expand_methods,
     get_method,
     method_names,
@@ -69,6 +70,7 @@ from ._split_evaluation import (
     group_by,
     single_thread,
 )
+from ._source_code import hash_files
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, check_groups_not_split
 from ._table_preparation import TablePreparation, join_views, prepare_samples, tree_features, tree_samples
 from ._trial_splits import TrialSplits
