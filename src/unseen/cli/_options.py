@@ -573,7 +573,14 @@ def check_model_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ())
         raise ValueError("A model cannot be written to standard output. Pass the name of a file that ends in .unseen.")
     check_output_path(path, ".unseen", inputs=inputs)
     if path.exists() and not overwrite:
-        raise ValueError(f"{path} exists. Pass --overwrite to replace it, or choose another name.")
+        from ..models import ModelFileError, read_card
+
+        try:
+            read_card(path)
+            content = "is a complete model file"
+        except ModelFileError:
+            content = "exists, and is not a model file"
+        raise ValueError(f"{path} {content}. Pass --overwrite to replace it, or choose another name.")
 
 
 def check_result_output(path: Path, *endings: str, inputs: Iterable[Path] = ()) -> None:

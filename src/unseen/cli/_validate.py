@@ -115,6 +115,7 @@ def validate(
         check_output_path(report, ".html", ".htm")
         check_output_path(pdf, ".pdf")
         check_output_path(store)
+        check_output_path(None if tables is None else tables / "sites.csv")
         o.check_result_output(output)
         if pdf is not None:
             find_browser()  # raises before the computation

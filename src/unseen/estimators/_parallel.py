@@ -85,7 +85,7 @@ def _exit_with_parent(parent: int) -> None:
 
     A parent that is killed, for example for lack of memory, cannot stop its workers. The workers of joblib would finish
     their work and then wait for 300 s, and its shared memory is released when all of them have ended. The parent id of
-    an orphan changes, except on Windows. A signal that stops a group of processes, such as Ctrl-C in a terminal, reaches
+    an orphan changes, except on Windows. A signal that stops a group of processes, such as Ctrl-C does, reaches
     workers as well as their parent; they ignore it, and their parent stops them.
     """
     for number in STOP_SIGNALS:

@@ -60,6 +60,7 @@ from ._sample_size import (
     explain_missing_interval,
     is_informative,
 )
+from ._source_code import hash_files
 from ._split_cache import CachedSplit, DecompositionCache
 from ._split_evaluation import (
     EXPECTED_ERRORS,
@@ -70,7 +71,6 @@ from ._split_evaluation import (
     group_by,
     single_thread,
 )
-from ._source_code import hash_files
 from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, check_groups_not_split
 from ._table_preparation import TablePreparation, join_views, prepare_samples, tree_features, tree_samples
 from ._trial_splits import TrialSplits

@@ -19,7 +19,7 @@ from ..linalg import Array
 from ..model_selection import EXPECTED_ERRORS, Method, describe_method
 from ..models import MAX_PER_DOMAIN, choose_fit_threshold, fit_table, measure_held_out_importance
 from ..tables import Table
-from ..utils.io import raise_if_disk_full
+from ..utils.io import check_output_path, raise_if_disk_full
 from ..utils.progress import progress
 from ..utils.samples import Balance
 
@@ -185,6 +185,7 @@ class _Cache:
         self.lines: dict[str, dict[str, Any]] = {}
         if path is None:
             return
+        check_output_path(path)
         digest = hashlib.sha256(repr((__version__, CACHE_VERSION, asdict(options), positive, aim)).encode())
         for array in (table.X, table.y, table.domain, table.group):
             digest.update(repr(None if array is None else (array.shape, array.dtype.str)).encode())
@@ -237,8 +238,8 @@ def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     content = path.read_bytes()
     if content and not content.startswith(FIRST_BYTES):
         raise ValueError(
-            f"store={str(path)!r} is not a file of validation results: it does not start with {FIRST_BYTES.decode()!r}. "
-            "It was not changed. Use another file name."
+            f"store={str(path)!r} is not a file of validation results: its first bytes are not {FIRST_BYTES.decode()}. It "
+            "was not changed. Use another file name."
         )
     end = content.rfind(b"\n") + 1
     for number, text in enumerate(content[:end].splitlines(), start=1):
