@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from rich.text import Text
 
 from ..utils.io import check_output_path
 from . import _options as o
-from ._extract import read_photo_table
 from ._report import (
     error_console,
     make_console,
@@ -26,7 +24,6 @@ from ._report import (
     select_fitting_columns,
     select_format,
     shorten,
-    show_columns,
     translate_errors,
     write_text,
 )
@@ -41,24 +38,12 @@ Cell = str | Text
 DOMAIN_COLUMN_WIDTHS = (24, 14, 9)  # maximum widths of domain names, tried in this order until all columns fit
 
 
+@o.with_table_options
 def compare(
     data: o.Data,
     *,
-    label: o.Label = None,
-    domain: o.Domain = None,
-    group: o.Group = None,
-    features: o.Features = None,
-    drop: o.Drop = None,
-    unlabeled: o.Unlabeled = None,
-    dates: o.Dates = "drop",
-    categories: o.Categories = None,
-    missing: o.Missing = None,
-    max_per_domain: o.MaxPerDomain = None,
+    request: o.Request,
     scale: o.Scale = "standardize",
-    network: o.OptionalNetwork = None,
-    output_name: o.OutputName = None,
-    preset: o.Preset = "torchvision",
-    domain_from: o.DomainFrom = None,
     methods: o.Methods = o.COMPARED_METHODS,
     with_models: o.With = None,
     transductive: Annotated[
@@ -86,41 +71,24 @@ def compare(
     output: o.Output = o.STANDARD_OUTPUT,
     format: o.TableFormat = None,
     report: o.Report = None,
-    columns: o.Columns = False,
     quiet: o.Quiet = False,
     store: o.Store = None,
-    seed: o.Seed = 0,
     jobs: o.AutomaticJobs = None,
-    workers: o.Workers = None,
     scheduler: o.Scheduler = None,
 ) -> None:
     """Evaluate methods by leave-one-domain-out cross-validation, and test whether invariance helps.
 
-    With --network: DATA are photographs, as for unseen extract. To try it without data: unseen demo.
+    To try it without data: unseen demo. Tables of photographs: unseen extract.
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
-    from ..model_selection import AUTO_TRANSDUCTIVE, get_metric
+    from ..model_selection import AUTO_TRANSDUCTIVE
     from ..shift import find_column_notices
-    from ..study import COMPARISON_PROTOCOL, ValidationOptions, describe_imbalance
-    from ..tables import TableOptions
+    from ..study import COMPARISON_PROTOCOL, ValidationOptions
 
     with translate_errors():
         check_output_path(report, ".html", ".htm")
         o.check_result_output(output)
-        request = TableOptions(
-            label=label,
-            domain=domain,
-            features=o.parse_names(features),
-            drop=o.parse_names(drop),
-            unlabeled=unlabeled,
-            max_per_domain=max_per_domain,
-            seed=seed,
-            group=group,
-            dates=dates,
-            categories=o.parse_names(categories),
-            missing=o.parse_missing(missing),
-        )
         all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
         if transductive and methods == o.COMPARED_METHODS():  # "auto" is the same as "auto, transductive" then
             all_methods = [method for method in all_methods if method.name != AUTO_TRANSDUCTIVE]
@@ -129,30 +97,15 @@ def compare(
             selection=selection,
             repeats=1 if quick else repeats,
             quick=quick,
-            seed=seed,
+            seed=request.seed,
             preprocess=scale,
             centering="target" if transductive else "source",
             metric=metric,
             balance=balance,
             grid=grid,
         )
-        if network is None:
-            o.require_option("--network", {"--output-name": output_name, "--domain-from": domain_from})
-            table = o.read_table(data, request)
-        else:
-            table = read_photo_table(
-                data,
-                request,
-                domain_from,
-                network=network,
-                output_name=output_name,
-                preprocessing=preset,
-                verbose=int(not quiet),
-            )
+        table = o.read_table(data, request)
         print_notices([*table.notices, *find_column_notices(table)])
-        caution = describe_imbalance(Counter(table.y.tolist()), get_metric(metric).label)
-        if caution:
-            print_notices([caution])
     run_and_report(
         table,
         protocol,
@@ -160,11 +113,9 @@ def compare(
         output=output,
         format=format,
         report=report,
-        columns=columns,
         store=store,
         jobs=jobs,
         verbose=int(not quiet),
-        workers=workers,
         scheduler=scheduler,
         validation=ValidationOptions(positive, threshold),
     )
@@ -178,11 +129,9 @@ def run_and_report(
     output: Path,
     format: str | None,
     report: Path | None,
-    columns: bool = False,
     store: Path | None,
     jobs: int | None,
     verbose: int,
-    workers: int | None = None,
     scheduler: str | None = None,
     validation: ValidationOptions | None = None,
 ) -> None:
@@ -202,7 +151,7 @@ def run_and_report(
             f"{len(table.y):,} samples, {n_domains} domains, {len(methods)} methods, "
             f"{protocol.repeats} repeat{'s' if protocol.repeats > 1 else ''} -> {store}"
         )
-        with o.open_cluster(workers, scheduler) as client:
+        with o.open_cluster(scheduler) as client:
             execution = Execution(
                 store, n_jobs=o.choose_jobs(jobs, len(table.y), len(methods)), verbose=verbose, client=client
             )
@@ -218,13 +167,7 @@ def run_and_report(
         if report is not None:
             write_text(render_comparison(summary), report)
         without_pictures = {name: value for name, value in summary.items() if name != "pictures"}
-
-        def show(summary: dict[str, Any]) -> None:
-            show_comparison(summary)
-            if columns:
-                show_columns(summary["data"]["columns"])
-
-        print_result(without_pictures, show, select_format(format, output), output, list_scores(summary))
+        print_result(without_pictures, show_comparison, select_format(format, output), output, list_scores(summary))
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
         error_console.print(
             "Some methods failed; the reasons are listed above. Run the same command again to retry them."

@@ -12,7 +12,6 @@ import typer
 
 from ..utils.io import check_output_path
 from . import _options as o
-from ._extract import make_extractor, write_skipped
 from ._help import Command, Group
 from ._report import (
     error_console,
@@ -45,16 +44,6 @@ Figure = Annotated[
     Path, o.make_option(o.OUTPUT, metavar="FILE", dir_okay=False, help="Write a figure to this file, as .svg and .png.")
 ]
 FIGURE_SUFFIXES = (".png", ".svg")
-Photos = Annotated[
-    Path | None,
-    o.make_option(
-        o.PHOTOGRAPHS,
-        metavar="FOLDER",
-        file_okay=False,
-        show_default="none",
-        help="Folder of photographs in DOMAIN/CLASS/; needs --network.",
-    ),
-]
 DataHome = Annotated[
     Path | None,
     o.make_option(
@@ -172,14 +161,10 @@ class _StudyOptions:
 def office_caltech(
     feature_set: Annotated[
         Literal["decaf6", "surf"],
-        o.make_option(o.DATA, help="Features of the images, without --photos; the paper uses decaf6."),
+        o.make_option(o.DATA, help="Features of the images; the paper uses decaf6."),
     ] = "decaf6",
     data_home: DataHome = None,
     download: Annotated[bool, o.make_option(o.DATA, "--download/--no-download", help="Download missing files.")] = True,
-    photos: Photos = None,
-    network: o.OptionalNetwork = None,
-    output_name: o.OutputName = None,
-    preset: o.Preset = "caffe",
     methods: o.Methods = o.ALL_METHODS,
     quick: o.Quick = False,
     selection: o.Selection = "domain",
@@ -190,7 +175,7 @@ def office_caltech(
     store: o.Store = None,
     jobs: o.AutomaticJobs = None,
 ) -> None:
-    """Reproduce table 3: Office+Caltech, ten tasks; with --photos, with features of the photographs.
+    """Reproduce table 3: Office+Caltech, ten tasks.
 
     Example: unseen reproduce office-caltech --feature-set surf --quick
     """
@@ -207,9 +192,6 @@ def office_caltech(
         store=store,
         jobs=jobs,
     )
-    if photos is not None or network is not None:
-        _run_on_photos("office-caltech", photos, network, output_name, preset, options)
-        return
     load = partial(fetch_office_caltech, feature_set, data_home=data_home, download=download)
     _run_study(load, "office-caltech", f"office-caltech-{feature_set}", options, feature_set)
 
@@ -217,15 +199,8 @@ def office_caltech(
 @reproduce.command("vlcs", cls=Command)
 def vlcs(
     folder: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FOLDER", help="Folder with one file per domain; see unseen.datasets.load_vlcs.", show_default=False
-        ),
-    ] = None,
-    photos: Photos = None,
-    network: o.OptionalNetwork = None,
-    output_name: o.OutputName = None,
-    preset: o.Preset = "caffe",
+        Path, typer.Argument(metavar="FOLDER", help="Folder with one file per domain; see unseen.datasets.load_vlcs.")
+    ],
     methods: o.Methods = o.ALL_METHODS,
     quick: o.Quick = False,
     selection: o.Selection = "domain",
@@ -236,9 +211,9 @@ def vlcs(
     store: o.Store = None,
     jobs: o.AutomaticJobs = None,
 ) -> None:
-    """Reproduce table 2: VLCS, ten tasks; with --photos, with features of the photographs, in either layout.
+    """Reproduce table 2: VLCS, ten tasks.
 
-    Example: unseen reproduce vlcs --photos ~/data/VLCS --network alexnet.onnx --output-name fc6
+    Example: unseen reproduce vlcs ~/data/VLCS
     """
     from ..datasets import load_vlcs
 
@@ -253,11 +228,6 @@ def vlcs(
         store=store,
         jobs=jobs,
     )
-    if photos is not None or network is not None:
-        _run_on_photos("vlcs", photos, network, output_name, preset, options)
-        return
-    if folder is None:
-        raise typer.BadParameter("pass a folder with one file per domain, or --photos and --network.")
     _run_study(partial(load_vlcs, folder), "vlcs", "vlcs", options)
 
 
@@ -297,38 +267,6 @@ def folder_command(
         max_per_domain=max_per_domain,
     )
     _run_study(partial(load_folder, folder), "", folder.expanduser().resolve().name, options)
-
-
-def _run_on_photos(
-    paper: str,
-    folder: Path | None,
-    network: Path | None,
-    output_name: str | None,
-    preset: str,
-    options: _StudyOptions,
-) -> None:
-    """Run the study with features that a network computes from photographs."""
-    from ..images import find_photos, photo_collection
-
-    with translate_errors():
-        if folder is None or network is None:
-            raise ValueError("--photos and --network must be used together: the photographs and the network.")
-        photos = find_photos(folder)
-        print_notices(photos.notices)
-        extractor = make_extractor(
-            photos.name,
-            network,
-            output_name=output_name,
-            preprocessing=preset,
-            verbose=int(not options.quiet),
-        )
-
-    def load() -> Any:
-        collection = photo_collection(paper, photos, extractor)
-        write_skipped(collection.skipped, Path(f"{photos.name}.skipped.csv"))
-        return collection
-
-    _run_study(load, paper, f"{paper}-{network.stem}", options, extractor.facts["network"])
 
 
 def _run_study(
