@@ -49,7 +49,6 @@ OPTION_BY_PARAMETER = {
     "center": "--centering",
     "client": "--scheduler",
     "method": "--methods",
-    "model": "--network",
     "n_jobs": "--jobs",
     "n_landmarks": "--landmarks",
     "n_permutations": "--permutations",

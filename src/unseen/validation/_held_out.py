@@ -238,8 +238,8 @@ def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     content = path.read_bytes()
     if content and not content.startswith(FIRST_BYTES):
         raise ValueError(
-            f"store={str(path)!r} is not a file of validation results: its first bytes are not {FIRST_BYTES.decode()}. It "
-            "was not changed. Use another file name."
+            f"store={str(path)!r} is not a file of validation results: its first bytes are not {FIRST_BYTES!r}. It was "
+            "not changed. Use another file name."
         )
     end = content.rfind(b"\n") + 1
     for number, text in enumerate(content[:end].splitlines(), start=1):
