@@ -96,7 +96,7 @@ def test_a_transductive_method_must_be_allowed(home, tmp_path):
     command = ("fit", home / "train.csv", "--methods", "centered logistic", "-o", tmp_path / "m.unseen")
     code, text = unseen(*command)
     assert code == 2
-    assert "The method 'centered logistic' is transductive" in text
+    assert "'centered logistic', which is transductive" in text
     assert "Pass --transductive to allow this" in text
     assert not (tmp_path / "m.unseen").exists()
     assert unseen(*command, "--transductive")[0] == 0

@@ -35,7 +35,10 @@ if TYPE_CHECKING:
     from ..tables import Table
 
 Cell = str | Text
-DOMAIN_COLUMN_WIDTHS = (24, 14, 9)  # maximum widths of domain names, tried in this order until all columns fit
+REQUIRED_COLUMNS = ("method", "mean ± sd")
+OPTIONAL_COLUMNS = ("worst", "best", "kind", "seconds")
+# Maximum widths of domain names, and whether spreads are shown, tried in this order until all domains fit.
+DOMAIN_COLUMN_LAYOUTS = ((24, True), (14, True), (9, True), (9, False), (6, False))
 
 
 @o.with_table_options
@@ -213,10 +216,7 @@ def list_scores(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def show_comparison(summary: dict[str, Any]) -> None:
-    """Print scores by method and held-out domain, with auto first and the others by mean score, and the verdict.
-
-    If there are too many domains for the width of the terminal, only the first ones are shown.
-    """
+    """Print scores by method and held-out domain, with auto first and the others by mean score, and the verdict."""
     from ..report import rank_methods
 
     console = make_console()
@@ -224,11 +224,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
     verdict = summary["verdict"]
     is_percentage = verdict["share"]
     methods = rank_methods(summary["methods"])
-    for max_width in DOMAIN_COLUMN_WIDTHS:
-        columns = _make_columns(methods, domains, max_width, is_percentage)
-        shown = select_fitting_columns(columns, console.width, n_required=4)
-        if len(shown) == len(columns):
-            break
+    columns, shown = _fit_columns(methods, domains, is_percentage, console.width)
     title = f"{verdict['metric'].replace('_', ' ')} on the held-out domain{', %' if is_percentage else ''}"
     table = make_table(shown[:1], [], title)
     for key in shown[1:]:
@@ -238,7 +234,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
     console.print(table)
     n_hidden = len(set(_domain_keys(domains)) - set(shown))
     if n_hidden:
-        text = f"{n_hidden} of {len(domains)} domains do not fit; --report and --format json show all of them."
+        text = f"{n_hidden} of {len(domains)} domains do not fit; --format csv, --format json and --report show all of them."
         console.print(text, style="dim")
     if any(method["transductive"] for method in summary["methods"]):
         console.print("* transductive: uses unlabeled samples of the held-out domain", style="dim")
@@ -253,10 +249,29 @@ def show_comparison(summary: dict[str, Any]) -> None:
         console.print(verdict["recommendation"]["sentence"], style="bold")
 
 
+def _fit_columns(
+    methods: list[dict[str, Any]], domains: list[str], is_percentage: bool, width: int
+) -> tuple[dict[Any, list[Cell]], list[Any]]:
+    """Make the columns of the table, and return them with the keys of those that fit into the width.
+
+    Long names and spreads are shortened first, then other columns are left out. Domains are left out if even they alone
+    do not fit.
+    """
+    domain_keys = list(_domain_keys(domains))
+    for max_width, has_spread in DOMAIN_COLUMN_LAYOUTS:
+        columns = _make_columns(methods, domains, max_width, has_spread, is_percentage)
+        order = [*REQUIRED_COLUMNS, *domain_keys, *OPTIONAL_COLUMNS]
+        fitting = select_fitting_columns({key: columns[key] for key in order}, width, n_required=2)
+        if set(domain_keys) <= set(fitting):
+            return columns, [key for key in columns if key in fitting]
+    order = [*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, *domain_keys]
+    return columns, select_fitting_columns({key: columns[key] for key in order}, width, n_required=4)
+
+
 def _make_columns(
-    methods: list[dict[str, Any]], domains: list[str], max_width: int, is_percentage: bool
+    methods: list[dict[str, Any]], domains: list[str], max_width: int, has_spread: bool, is_percentage: bool
 ) -> dict[Any, list[Cell]]:
-    """Make the columns of the table, the most important first: each a header and a cell for each method."""
+    """Make the columns of the table: each a header and a cell for each method."""
     columns: dict[Any, list[Cell]] = {name: [name] for name in ("method", "mean ± sd", "worst", "best", "kind")}
     for key, domain in zip(_domain_keys(domains), domains, strict=True):
         columns[key] = [shorten(domain, max_width)]
@@ -278,7 +293,8 @@ def _make_columns(
         columns["best"].append(f"{max(scores):.{digits}f}" if scores else "")
         columns["kind"].append(method["kind"])
         for key, domain in zip(_domain_keys(domains), domains, strict=True):
-            columns[key].append(_format_cell(method["accuracies"][domain], best_scores[domain], status, is_percentage))
+            cell = method["accuracies"][domain]
+            columns[key].append(_format_cell(cell, best_scores[domain], status, has_spread, is_percentage))
         columns["seconds"].append(f"{method['seconds']:.1f}")
     return columns
 
@@ -293,9 +309,11 @@ def _status_word(method: dict[str, Any]) -> str:
     return "failed" if method["failed"] else "undefined"
 
 
-def _format_cell(cell: dict[str, float] | None, best: float | None, status: str, is_percentage: bool) -> Text:
+def _format_cell(
+    cell: dict[str, float] | None, best: float | None, status: str, has_spread: bool, is_percentage: bool
+) -> Text:
     if cell is None:
         return Text(status, style="red")
     factor, digits = (100, 1) if is_percentage else (1, 3)
-    spread = f" ±{factor * cell['sd']:.{digits}f}" if cell["sd"] else ""
+    spread = f" ±{factor * cell['sd']:.{digits}f}" if cell["sd"] and has_spread else ""
     return Text(f"{factor * cell['mean']:.{digits}f}{spread}", style="bold" if cell["mean"] == best else "")
