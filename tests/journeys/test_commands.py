@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import signal
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
 
 import numpy as np
@@ -268,6 +269,18 @@ def test_extract_computes_the_features_of_a_network(home):
         np.testing.assert_allclose(shown, np.tile(expected, (15, 1)), atol=0.02)
 
 
+def fetch(address):
+    """Return a page of a server that has just started."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                return answer.read().decode()
+        except urllib.error.URLError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
 def test_explore_starts_answers_and_stops(home, six_sites):
     pytest.importorskip("uvicorn", reason="the explorer needs its extra")
     command = [sys.executable, "-c", SCRIPT, "explore", str(six_sites.path), *ROLES, "--no-browser"]
@@ -278,9 +291,7 @@ def test_explore_starts_answers_and_stops(home, six_sites):
             line = process.stderr.readline()
             assert line, "the server has ended"
             address = line.strip()
-        with contextlib.closing(urllib.request.urlopen(address, timeout=60)) as answer:
-            assert answer.status == 200
-            assert "<html" in answer.read().decode()
+        assert "<html" in fetch(address)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     finally:

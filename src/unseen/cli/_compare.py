@@ -234,7 +234,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
     console.print(table)
     n_hidden = len(set(_domain_keys(domains)) - set(shown))
     if n_hidden:
-        text = f"{n_hidden} of {len(domains)} domains do not fit; --format csv, --format json and --report show all of them."
+        text = f"{n_hidden} of {len(domains)} domains do not fit; --format csv and --report show all of them."
         console.print(text, style="dim")
     if any(method["transductive"] for method in summary["methods"]):
         console.print("* transductive: uses unlabeled samples of the held-out domain", style="dim")
