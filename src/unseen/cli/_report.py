@@ -41,7 +41,7 @@ ESCAPED_DIRECTION = {code: f"\\u{code:04x}" for code in DIRECTION_CHARACTERS}
 CONTROL_CHARACTERS = (*range(9), *range(11, 32), *range(127, 160))  # all except tab and newline
 REPLACEMENTS = dict.fromkeys(CONTROL_CHARACTERS, "\ufffd") | ESCAPED_DIRECTION
 STANDARD_OUTPUT = Path("-")
-FORMAT_BY_SUFFIX = {".csv": "csv", ".json": "json", ".md": "markdown", ".tex": "latex"}
+FORMAT_BY_SUFFIX = {".csv": "csv", ".json": "json"}
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as a shell reports it
 # Parameters of the library whose options have other names; the others only have hyphens instead of underscores.
 OPTION_BY_PARAMETER = {

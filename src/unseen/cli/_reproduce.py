@@ -22,7 +22,6 @@ from ._report import (
     select_format,
     show_table,
     translate_errors,
-    write_text,
 )
 
 if TYPE_CHECKING:
@@ -36,10 +35,6 @@ reproduce = typer.Typer(
     epilog="Example: unseen reproduce folder ./hospitals --quick",
 )
 
-Format = Annotated[
-    Literal["txt", "markdown", "latex", "csv", "json"] | None,
-    o.make_option(o.OUTPUT, show_default="by the suffix of --output, or txt", help="Write the table in this format."),
-]
 Figure = Annotated[
     Path, o.make_option(o.OUTPUT, metavar="FILE", dir_okay=False, help="Write a figure to this file, as .svg and .png.")
 ]
@@ -81,7 +76,7 @@ def synthetic(
         o.make_option(o.EVALUATION, min=1, metavar="N", help="Number of random samples of the data, without --data."),
     ] = 10,
     output: o.Output = o.STANDARD_OUTPUT,
-    format: Format = None,
+    format: o.TableFormat = None,
     figure: Figure = Path("synthetic.png"),
     quiet: o.Quiet = False,
     jobs: o.AutomaticJobs = None,
@@ -138,7 +133,7 @@ def synthetic(
         scatter_plots = draw_synthetic_figure(problem, shown_rows)
         for suffix in FIGURE_SUFFIXES:
             save_figure(scatter_plots, figure.with_suffix(suffix))
-        _write_table(make_accuracy_table(rows), title, format, output)
+        _print_table(make_accuracy_table(rows), title, format, output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +165,7 @@ def office_caltech(
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
     output: o.Output = o.STANDARD_OUTPUT,
-    format: Format = None,
+    format: o.TableFormat = None,
     quiet: o.Quiet = False,
     store: o.Store = None,
     jobs: o.AutomaticJobs = None,
@@ -206,7 +201,7 @@ def vlcs(
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
     output: o.Output = o.STANDARD_OUTPUT,
-    format: Format = None,
+    format: o.TableFormat = None,
     quiet: o.Quiet = False,
     store: o.Store = None,
     jobs: o.AutomaticJobs = None,
@@ -243,14 +238,14 @@ def folder_command(
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
     output: o.Output = o.STANDARD_OUTPUT,
-    format: Format = None,
+    format: o.TableFormat = None,
     quiet: o.Quiet = False,
     store: o.Store = None,
     jobs: o.AutomaticJobs = None,
 ) -> None:
     """Run the protocol of the paper on your data: hold out each domain and, with four domains, each pair.
 
-    Example: unseen reproduce folder ./hospitals --repeats 3 --format markdown
+    Example: unseen reproduce folder ./hospitals --repeats 3
     """
     from ..datasets import load_folder
 
@@ -305,17 +300,14 @@ def _run_study(
         printed = AccuracyTable.published_label if is_paper_features else "published score, with DeCAF6 features"
         table = make_accuracy_table(rows, load_published(paper, all_tasks) if paper else None, printed)
         title = f"{name}: accuracy on the held-out domains, settings selected by {protocol.selection!r}"
-        _write_table(table, title, options.format, options.output)
+        _print_table(table, title, options.format, options.output)
         n_failed = sum(row.status == "failed" for row in rows)
     if n_failed:
         error_console.print(f"{n_failed} of {len(rows)} runs failed. Run the same command again to retry them.")
         raise typer.Exit(1)
 
 
-def _write_table(table: AccuracyTable, title: str, format: str | None, output: Path) -> None:
-    """Print the table, or write it to a file, in the given format or that of the suffix of the file."""
-    format = select_format(format, output)
-    if format == "txt":
-        print_result({}, lambda _: show_table(table, title), format, output)
-    else:
-        write_text(table.text(format), output)
+def _print_table(table: AccuracyTable, title: str, format: str | None, output: Path) -> None:
+    print_result(
+        table.to_dict(), lambda _: show_table(table, title), select_format(format, output), output, table.records()
+    )
