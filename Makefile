@@ -9,7 +9,8 @@ DATA ?= ../shared/data
 RUNNER ?= pytest
 OPTIONS ?=
 
-.PHONY: run test test-lowest system slow lint types bench docs study clean coverage kills fuzz degenerate faults
+.PHONY: run test test-lowest system journeys fresh-readme slow lint types bench docs study clean coverage kills fuzz \
+	degenerate faults
 
 run: $(call STAMP,run)
 	$(BIN)/unseen demo
@@ -30,10 +31,18 @@ test-lowest: $(BIN)/python
 system: $(call STAMP,test)
 	$(MAKE) test OPTIONS='-m system tests'
 
+# Every command and verb at its defaults, in two processes, on tables of realistic size: six minutes on two cores.
+journeys: $(call STAMP,test)
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m journeys --durations=10 tests/journeys
+
+# The blocks of the README, as printed, after exactly its install line in an environment with nothing else; nightly.
+fresh-readme: $(call STAMP,test)
+	$(BIN)/python -m hardening.fresh_readme
+
 # All of these tests and the examples of the documentation, measured: at least 95% of lines and branches.
 coverage: $(call STAMP,test)
 	$(BIN)/python -m coverage erase
-	$(MAKE) test RUNNER='coverage run -m pytest' OPTIONS='-m "not slow"'
+	$(MAKE) test RUNNER='coverage run -m pytest' OPTIONS='-m "not slow and not journeys"'
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 

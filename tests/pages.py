@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import logging
 import re
 import runpy
 import shlex
@@ -186,24 +185,11 @@ def run(words: list[str]) -> tuple[int, str]:
         raise ValueError(f"Pages that are run tell their readers to run unseen or python; got {shlex.join(words)}.")
     from unseen.cli._app import app
 
-    threads = patch("unseen.cli._options.local_cluster", cluster_of_threads)
-    with (
-        threads,
-        patch("unseen.cli._report.PIPE_WIDTH", WIDTH),
-        patch("sys.argv", words),
-    ):  # which a model's card tells of
+    with patch("unseen.cli._report.PIPE_WIDTH", WIDTH), patch("sys.argv", words):  # which a model's card tells of
         result = CliRunner().invoke(app, words[1:] + cheap(words), env=TERMINAL)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, "\n".join(line.rstrip() for line in PROGRESS.sub("", result.output).splitlines())
-
-
-def cluster_of_threads(workers: int) -> Any:
-    """A cluster whose workers are threads: processes take seconds to start, and test_cli_cluster.py has them."""
-    from distributed import LocalCluster
-
-    local = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
-    return LocalCluster(n_workers=workers, threads_per_worker=1, processes=False, protocol="tcp://", **local)
 
 
 def cheap(words: list[str]) -> list[str]:

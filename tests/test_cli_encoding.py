@@ -47,8 +47,8 @@ def unseen(folder, encoding, *args, stdout=subprocess.PIPE):
 
 
 COLUMNS = ("--label", "label", "--domain", "site")
-FIT = ("fit", "train.csv", *COLUMNS, "--methods", "logistic", "--columns")
-COMPARE = ("compare", "train.csv", *COLUMNS, "--methods", "1-NN,logistic", "--quick", "--jobs", "1", "--columns")
+FIT = ("fit", "train.csv", *COLUMNS, "--methods", "logistic")
+COMPARE = ("compare", "train.csv", *COLUMNS, "--methods", "1-NN,logistic", "--quick", "--jobs", "1")
 COMMANDS = {
     "fit": (*FIT, "-o", "made.unseen"),
     "compare": (*COMPARE, "--report", "made.html"),

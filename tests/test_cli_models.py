@@ -96,7 +96,7 @@ def test_a_transductive_method_must_be_allowed(home, tmp_path):
     command = ("fit", home / "train.csv", "--methods", "centered logistic", "-o", tmp_path / "m.unseen")
     code, text = unseen(*command)
     assert code == 2
-    assert "The method 'centered logistic' is transductive" in text
+    assert "'centered logistic', which is transductive" in text
     assert "Pass --transductive to allow this" in text
     assert not (tmp_path / "m.unseen").exists()
     assert unseen(*command, "--transductive")[0] == 0
@@ -105,7 +105,7 @@ def test_a_transductive_method_must_be_allowed(home, tmp_path):
 def test_columns_of_codes_are_declared_categories(home, tmp_path):
     train = pl.read_csv(home / "train.csv").with_columns(ward_id=pl.int_range(72) % 7)
     train.write_csv(tmp_path / "train.csv")
-    command = ["fit", tmp_path / "train.csv", "--methods", "1nn", "-o", tmp_path / "m.unseen", "--overwrite"]
+    command = ["fit", tmp_path / "train.csv", "--methods", "1-nn", "-o", tmp_path / "m.unseen", "--overwrite"]
     text = unseen(*command)[1]
     assert "Note: 'ward_id' is named like a code, and its 7 distinct values are used as numbers" in text
     assert "Declare it with --categories if they are codes." in text
@@ -119,7 +119,7 @@ def test_labels_of_any_kind_survive(tmp_path):
     """Through training, the model file, and a CSV file that two readers agree on."""
     table = pl.concat([frame(4 * len(NASTY), site, i, NASTY) for i, site in enumerate(SITES)])
     table.write_parquet(tmp_path / "train.parquet")
-    assert unseen("fit", tmp_path / "train.parquet", "--methods", "1nn", "-o", tmp_path / "m.unseen")[0] == 0
+    assert unseen("fit", tmp_path / "train.parquet", "--methods", "1-nn", "-o", tmp_path / "m.unseen")[0] == 0
     output = tmp_path / "out.csv"
     code, text = unseen("predict", tmp_path / "m.unseen", tmp_path / "train.parquet", "-o", output)
     assert code == 0
@@ -158,7 +158,7 @@ def test_cells_that_are_kept_and_look_like_formulas_are_told(home, tmp_path):
 def test_whole_numbers_stay_whole_numbers(tmp_path):
     table = pl.concat([frame(12, site, i, (-1, 7)) for i, site in enumerate(SITES)])
     table.write_parquet(tmp_path / "train.parquet")
-    assert unseen("fit", tmp_path / "train.parquet", "--methods", "1nn", "-o", tmp_path / "m.unseen")[0] == 0
+    assert unseen("fit", tmp_path / "train.parquet", "--methods", "1-nn", "-o", tmp_path / "m.unseen")[0] == 0
     code, text = unseen("predict", tmp_path / "m.unseen", tmp_path / "train.parquet", "-o", tmp_path / "o.parquet")
     assert code == 0
     assert "formula" not in text
@@ -169,7 +169,7 @@ def test_whole_numbers_stay_whole_numbers(tmp_path):
 
 def test_scores_are_said_to_be_too_good_only_where_something_was_chosen_on_them(home, tmp_path):
     said = "The settings were selected on these domains"
-    text = unseen("fit", home / "train.csv", "--methods", "1nn", "-o", tmp_path / "m.unseen")[1]
+    text = unseen("fit", home / "train.csv", "--methods", "1-nn", "-o", tmp_path / "m.unseen")[1]
     assert said not in text
     assert said not in unseen("show", tmp_path / "m.unseen")[1]
     assert said in unseen("show", home / "plain.unseen")[1]
@@ -179,7 +179,7 @@ def test_columns_with_commas_may_be_named_in_quotes(home, tmp_path):
     renamed = pl.read_csv(home / "train.csv").rename({"x0": "a, b", "x1": 'c"d'})
     renamed.write_csv(tmp_path / "t.csv")
     for option, features in (("--features", ["a, b", 'c"d']), ("--drop", ["x2", "sex"])):
-        options = ["--methods", "1nn", "-o", tmp_path / "m.unseen", "--overwrite", option, '"a, b", c"d']
+        options = ["--methods", "1-nn", "-o", tmp_path / "m.unseen", "--overwrite", option, '"a, b", c"d']
         facts = printed_json("fit", tmp_path / "t.csv", *options)
         assert [column["name"] for column in facts["schema"]["columns"]] == features
     assert "in quotes" in unseen("fit", "--help")[1]
@@ -188,7 +188,7 @@ def test_columns_with_commas_may_be_named_in_quotes(home, tmp_path):
 def test_rows_without_a_label_are_left_out_of_a_fit(home, tmp_path):
     labels = pl.when(pl.int_range(72) % 6 == 1).then(pl.lit("unknown")).otherwise("label")
     pl.read_csv(home / "train.csv").with_columns(label=labels).write_csv(tmp_path / "t.csv")
-    options = ["--methods", "1nn", "-o", tmp_path / "m.unseen", "--overwrite", "--unlabeled", "unknown"]
+    options = ["--methods", "1-nn", "-o", tmp_path / "m.unseen", "--overwrite", "--unlabeled", "unknown"]
     code, text = unseen("fit", tmp_path / "t.csv", *options)
     assert code == 0
     assert "Note: Left out 12 rows of 72 with the label 'unknown'." in text

@@ -143,7 +143,7 @@ BAD = {
     "unknown label": ("fit train.csv --label lable -o m.unseen", "did you mean 'label'?"),
     "unknown feature": ("fit train.csv --features x0,y9 -o m.unseen", "'y9'"),
     "one row of each": ("fit train.csv --max-per-domain 1 -o m.unseen", "Invalid value for '--max-per-domain'"),
-    "levels for l2": ("fit train.csv --scale l2 --methods 1nn -o m.unseen", "'sex' hold levels"),
+    "levels for l2": ("fit train.csv --scale l2 --methods 1-nn -o m.unseen", "'sex' hold levels"),
     "predict without output": ("predict plain.unseen new.csv", "Missing option '--output'"),
     "no model": ("predict none.unseen new.csv -o o.csv", "The file none.unseen does not exist"),
     "a table for a model": (

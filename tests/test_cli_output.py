@@ -78,7 +78,7 @@ def test_the_table_of_a_diagnosis_has_the_numbers_of_its_json(home):
 
 
 def test_the_table_of_a_comparison_has_the_scores_of_its_json(home, tmp_path):
-    command = ["compare", home / "train.csv", "--methods", "1NN,majority", "--quick", "--jobs", 1, "--quiet"]
+    command = ["compare", home / "train.csv", "--methods", "1-NN,majority", "--quick", "--jobs", 1, "--quiet"]
     command += ["--store", tmp_path / "r.sqlite", "--format"]
     rows = read_rows(run(*command, "csv").stdout)
     summary = json.loads(run(*command, "json").stdout)
@@ -119,9 +119,10 @@ def test_a_model_is_replaced_only_if_that_is_stated(home, tmp_path):
     command = ["fit", home / "train.csv", "--methods", "majority", "-o", path]
     result = run(*command)
     assert result.exit_code == 2
-    assert f"{path} exists. Pass --overwrite to replace it" in result.stderr
+    assert f"{path} exists, and is not a model file. Pass --overwrite to replace it" in result.stderr
     assert path.read_text() == "old"
     assert run(*command, "--overwrite").exit_code == 0
+    assert f"{path} is a complete model file. Pass --overwrite" in run(*command).stderr
     assert run("show", path).exit_code == 0
 
 
@@ -180,7 +181,6 @@ def test_an_interrupt_outside_the_computation_exits_with_130_and_a_sentence():
         ("A larger batch_size makes it smaller.", "A larger --batch-size makes it smaller."),
         ("coverage=0.9 is not attainable.", "--coverage=0.9 is not attainable."),
         ("metric must be a name.", "--metric must be a name."),
-        ("(unseen.images.extract, or the parameter model)", "(unseen.images.extract, or --network)"),
         ("Set domain='my site' to distinguish domains.", "Set --domain 'my site' to distinguish domains."),
         ("Use transductive=True or leave it out.", "Use --transductive or leave it out."),
         ("That is what transductive=True is worth.", "That is what --transductive is worth."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -83,6 +84,35 @@ def test_classifiers_from_a_file_are_compared_beside_the_others(folder):
     found = {method["name"]: method for method in json.loads(out)["methods"]}
     assert set(found) == {"Bayes", "shy", "logistic", "tuned one", "by hand"}
     assert [name for name, method in found.items() if method["mean"] is None] == []
+
+
+CHANGING = """
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from helper import IS_FLIPPED
+
+class Changing(LogisticRegression):
+    def fit(self, X, y, sample_weight=None):
+        classes, codes = np.unique(y, return_inverse=True)
+        return super().fit(X, classes[1 - codes] if IS_FLIPPED else y, sample_weight)
+"""
+
+
+@pytest.mark.parametrize("changed", ["changing.py", "helper.py"])
+def test_results_of_earlier_code_are_not_reported(folder, changed, monkeypatch):
+    """A stored score is that of the code in the file and in the modules next to it."""
+    results = []
+    for is_flipped in (False, False, True):
+        code = CHANGING if changed == "helper.py" else CHANGING.replace("if IS_FLIPPED", f"if {is_flipped}")
+        (folder / "changing.py").write_text(code)
+        (folder / "helper.py").write_text(f"IS_FLIPPED = {is_flipped if changed == 'helper.py' else None}\n")
+        monkeypatch.delitem(sys.modules, "helper", raising=False)
+        arguments = ("--methods", "Changing", "--with", "changing.py:Changing", "-j", 1, "--format", "json")
+        exit_code, out, err = run("compare", *TABLE, *arguments)
+        assert exit_code == 0, err
+        (method,) = json.loads(out)["methods"]
+        results.append((method["mean"] > 0.5, "results kept" in err))
+    assert results == [(True, False), (True, True), (False, False)]
 
 
 def test_one_of_ones_own_is_fitted_kept_and_asked(folder):

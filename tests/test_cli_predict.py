@@ -247,7 +247,7 @@ def test_columns_that_are_missing_here_but_not_in_training_are_named(home, tmp_p
 def test_what_was_missing_in_training_as_well_is_no_news(home, tmp_path):
     train = pl.read_csv(home / "train.csv").with_columns(x1=pl.when(pl.int_range(72) % 3 == 0).then("x1"))
     train.write_csv(tmp_path / "train.csv")
-    assert unseen("fit", tmp_path / "train.csv", "--methods", "1nn", "-o", tmp_path / "m.unseen")[0] == 0
+    assert unseen("fit", tmp_path / "train.csv", "--methods", "1-nn", "-o", tmp_path / "m.unseen")[0] == 0
     missing = read_card(tmp_path / "m.unseen")["data"]["missing"]
     assert missing["x1"] == pytest.approx(2 / 3, abs=0.05)
     assert "sex" not in missing

@@ -87,7 +87,7 @@ def test_a_mistake_is_named_by_its_option(trials, options, message):
 @pytest.mark.system
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium on the path")
 def test_the_report_of_six_sites_has_at_most_six_pages(trials):
-    methods = ("--methods", "nearest mean", "--compare-with", "majority,1NN")
+    methods = ("--methods", "nearest mean", "--compare-with", "majority,1-NN")
     code, text = unseen(trials, "--label", "died", *methods, "--pdf", "report.pdf")
     assert code == 0, text
     content = (trials.parent / "report.pdf").read_bytes()

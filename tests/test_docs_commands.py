@@ -233,8 +233,6 @@ RUNNABLE = [one for one in collect(GUIDE) if one.values[0].text.startswith("unse
 def test_a_command_of_the_guide_runs(command, place, monkeypatch):
     monkeypatch.chdir(place)
     words = words_of(command)
-    if "--workers" in words:
-        pytest.importorskip("distributed", reason="needs the extra dask")
     if ".onnx" in command.text:
         draw_photos(place)
     if words[1] == "predict" and not Path(words[2]).exists():

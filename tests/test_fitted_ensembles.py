@@ -153,7 +153,7 @@ def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, c
         card["expected_performance"]["text"],
         "Members of the ensemble",
         "█",
-        "before temperature scaling",
+        "without temperature scaling",
     ):
         assert part in text
     for one in card["ensemble"]["members"]:
@@ -182,7 +182,7 @@ def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
     print_card(model_card(table, found))
     text = capsys.readouterr().out
     assert "Members of the ensemble" not in text
-    assert "before temperature scaling" in text
+    assert "without temperature scaling" in text
 
 
 @pytest.mark.parametrize("n_domains", [2, 3, 6, 20])

@@ -187,6 +187,51 @@ def test_a_command_that_is_terminated_or_loses_its_terminal_leaves_nothing_behin
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith((".unseen-", "half"))]
 
 
+RUNS = {
+    "sites": [],
+    "validate": [],
+    "compare": [],
+    "fit": ["--output", "model.unseen"],
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+@pytest.mark.parametrize(("command", "name"), [*((command, "SIGINT") for command in RUNS), ("validate", "SIGTERM")])
+def test_a_signal_to_all_processes_of_a_command_prints_at_most_one_line(tmp_path, command, name):
+    """Sent while the workers start, since they would print tracebacks then."""
+    pytest.importorskip("typer", reason="the command needs its extra")
+    X, y, d = three_domains(n_per_cell=50, n_domains=6, n_classes=2)
+    header = ",".join(["label", "domain", *(f"x{i}" for i in range(X.shape[1]))])
+    np.savetxt(tmp_path / "table.csv", np.column_stack([y, d, X]), delimiter=",", header=header, comments="")
+    script = "import sys; from unseen.cli import main; sys.argv[0] = 'unseen'; main()"
+    arguments = [command, "table.csv", "--label", "label", "--domain", "domain", "--jobs", "2", *RUNS[command]]
+    with (tmp_path / "err").open("w") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+            start_new_session=True,
+        )
+    try:
+        while len(processes_of(process.pid)) < 4:  # a tracker or two, and the first worker
+            assert process.poll() is None, (tmp_path / "err").read_text()
+            time.sleep(0.01)
+        time.sleep(0.3)  # the worker imports modules now
+        os.killpg(process.pid, getattr(signal, name))
+        process.wait(timeout=60)
+        wait_for_the_end(process.pid, 30)
+    finally:
+        for pid in processes_of(process.pid):
+            os.kill(pid, signal.SIGKILL)
+    printed = (tmp_path / "err").read_text()
+    assert process.returncode == 128 + getattr(signal, name), printed
+    assert "Traceback" not in printed
+    assert printed.count("Interrupted.") == (name == "SIGINT")
+    assert not (tmp_path / "model.unseen").exists()
+    assert not [*Path("/dev/shm").glob(f"*[-_]{process.pid}[-_]*")]
+
+
 def test_results_may_come_as_they_are_finished_and_threads_are_no_more_than_cores(tmp_path, monkeypatch):
     for name in LokyBackend.MAX_NUM_THREADS_VARS:
         monkeypatch.delenv(name, raising=False)

@@ -92,21 +92,6 @@ def test_capitals_do_not_matter(spelling):
     assert get_method(spelling) is METHODS["linear SVM"]
 
 
-@pytest.mark.parametrize(
-    ("spelling", "name"),
-    [
-        ("linear_svm", "linear SVM"),
-        ("rbf-svm", "RBF SVM"),
-        ("centered_logistic", "centered logistic"),
-        ("centred RBF SVM", "centered RBF SVM"),
-        ("1NN", "1-NN"),
-    ],
-)
-def test_spellings_of_earlier_versions_are_understood_with_a_hint(spelling, name):
-    with pytest.warns(FutureWarning, match=f"'{spelling}' is called '{name}' now"):
-        assert get_method(spelling) is METHODS[name]
-
-
 def test_an_unknown_method_is_refused_with_all_there_are():
     with pytest.raises(ValueError, match=r"no method 'magic'; there are 1-NN, KPCA, .*mapped ridge"):
         get_method("magic")

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import unseen
 from unseen.exceptions import DataWarning
 from unseen.metrics import auc, calibration_slope, choose_threshold, log_loss, random_effects
+from unseen.model_selection import Method
 from unseen.models import fit_table
 from unseen.report import render_comparison
 from unseen.tables import Column, Schema, Table
@@ -397,11 +399,41 @@ def test_an_interrupted_run_continues_from_its_store(tmp_path, monkeypatch):
     assert len(calls) == 3 * len(SITES) - n_complete
 
 
-def test_a_file_of_something_else_is_not_a_store(tmp_path):
+@pytest.mark.parametrize("text", ["first\nsecond\n", "one line without an end", '{"kind": "mine"}', "{"])
+def test_a_file_of_something_else_is_not_a_store_and_does_not_change(tmp_path, text):
     store = tmp_path / "notes.txt"
-    store.write_text("first\nsecond\n")
-    with pytest.raises(ValueError, match="line 1 cannot be read"):
+    store.write_text(text)
+    with pytest.raises(ValueError, match=r"notes.txt' is not a file of validation results.*It was not changed"):
         validate(*make_data(n_rows=10), store=store)
+    assert store.read_text() == text
+
+
+def test_a_damaged_store_is_named_with_the_line_and_the_reason(tmp_path):
+    store = tmp_path / "store.jsonl"
+    store.write_text('{"key": "1", "model": "logistic"}\n')
+    with pytest.raises(ValueError, match=r"store.jsonl' is damaged: line 1 cannot be read \(it lacks losses, prob"):
+        validate(*make_data(n_rows=10), store=store)
+
+
+def test_a_store_that_cannot_be_written_is_refused_before_the_fits(tmp_path, monkeypatch):
+    monkeypatch.setattr(_held_out, "fit_table", None)
+    with pytest.raises(ValueError, match="is a folder"):
+        validate(*make_data(n_rows=10), store=tmp_path)
+
+
+def test_results_of_another_transformer_are_not_taken_from_the_store(tmp_path, monkeypatch):
+    X, y, site = make_data(n_rows=20)
+    calls = []
+
+    def counted(*args, **kwargs):
+        calls.append(1)
+        return fit_table(*args, **kwargs)
+
+    monkeypatch.setattr(_held_out, "fit_table", counted)
+    for transformer in (StandardScaler(), StandardScaler(), MinMaxScaler()):
+        method = Method("mine", "plain", LogisticRegression(), transformer)
+        validate(X, y, site, store=tmp_path / "store.jsonl", methods=[method])
+    assert len(calls) == 2 * len(SITES)
 
 
 def test_every_table_is_written(result, tmp_path):

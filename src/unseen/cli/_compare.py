@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ from rich.text import Text
 
 from ..utils.io import check_output_path
 from . import _options as o
-from ._extract import read_photo_table
 from ._report import (
     error_console,
     make_console,
@@ -26,7 +24,6 @@ from ._report import (
     select_fitting_columns,
     select_format,
     shorten,
-    show_columns,
     translate_errors,
     write_text,
 )
@@ -38,28 +35,18 @@ if TYPE_CHECKING:
     from ..tables import Table
 
 Cell = str | Text
-DOMAIN_COLUMN_WIDTHS = (24, 14, 9)  # maximum widths of domain names, tried in this order until all columns fit
+REQUIRED_COLUMNS = ("method", "mean ± sd")
+OPTIONAL_COLUMNS = ("worst", "best", "kind", "seconds")
+# Maximum widths of domain names, and whether spreads are shown, tried in this order until all domains fit.
+DOMAIN_COLUMN_LAYOUTS = ((24, True), (14, True), (9, True), (9, False), (6, False))
 
 
+@o.with_table_options
 def compare(
     data: o.Data,
     *,
-    label: o.Label = None,
-    domain: o.Domain = None,
-    group: o.Group = None,
-    features: o.Features = None,
-    drop: o.Drop = None,
-    unlabeled: o.Unlabeled = None,
-    dates: o.Dates = "drop",
-    categories: o.Categories = None,
-    missing: o.Missing = None,
-    max_per_domain: o.MaxPerDomain = None,
-    min_domain_rows: o.MinDomainRows = 4,
+    request: o.Request,
     scale: o.Scale = "standardize",
-    network: o.OptionalNetwork = None,
-    output_name: o.OutputName = None,
-    preset: o.Preset = "torchvision",
-    domain_from: o.DomainFrom = None,
     methods: o.Methods = o.COMPARED_METHODS,
     with_models: o.With = None,
     transductive: Annotated[
@@ -87,42 +74,24 @@ def compare(
     output: o.Output = o.STANDARD_OUTPUT,
     format: o.TableFormat = None,
     report: o.Report = None,
-    columns: o.Columns = False,
     quiet: o.Quiet = False,
     store: o.Store = None,
-    seed: o.Seed = 0,
     jobs: o.AutomaticJobs = None,
-    workers: o.Workers = None,
     scheduler: o.Scheduler = None,
 ) -> None:
     """Evaluate methods by leave-one-domain-out cross-validation, and test whether invariance helps.
 
-    With --network: DATA are photographs, as for unseen extract. To try it without data: unseen demo.
+    To try it without data: unseen demo. Tables of photographs: unseen extract.
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
-    from ..model_selection import AUTO_TRANSDUCTIVE, get_metric
+    from ..model_selection import AUTO_TRANSDUCTIVE
     from ..shift import find_column_notices
-    from ..study import COMPARISON_PROTOCOL, ValidationOptions, describe_imbalance
-    from ..tables import TableOptions
+    from ..study import COMPARISON_PROTOCOL, ValidationOptions
 
     with translate_errors():
         check_output_path(report, ".html", ".htm")
         o.check_result_output(output)
-        request = TableOptions(
-            label=label,
-            domain=domain,
-            features=o.parse_names(features),
-            drop=o.parse_names(drop),
-            unlabeled=unlabeled,
-            max_per_domain=max_per_domain,
-            min_domain_rows=min_domain_rows,
-            seed=seed,
-            group=group,
-            dates=dates,
-            categories=o.parse_names(categories),
-            missing=o.parse_missing(missing),
-        )
         all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
         if transductive and methods == o.COMPARED_METHODS():  # "auto" is the same as "auto, transductive" then
             all_methods = [method for method in all_methods if method.name != AUTO_TRANSDUCTIVE]
@@ -131,30 +100,15 @@ def compare(
             selection=selection,
             repeats=1 if quick else repeats,
             quick=quick,
-            seed=seed,
+            seed=request.seed,
             preprocess=scale,
             centering="target" if transductive else "source",
             metric=metric,
             balance=balance,
             grid=grid,
         )
-        if network is None:
-            o.require_option("--network", {"--output-name": output_name, "--domain-from": domain_from})
-            table = o.read_table(data, request)
-        else:
-            table = read_photo_table(
-                data,
-                request,
-                domain_from,
-                network=network,
-                output_name=output_name,
-                preprocessing=preset,
-                verbose=int(not quiet),
-            )
+        table = o.read_table(data, request)
         print_notices([*table.notices, *find_column_notices(table)])
-        caution = describe_imbalance(Counter(table.y.tolist()), get_metric(metric).label)
-        if caution:
-            print_notices([caution])
     run_and_report(
         table,
         protocol,
@@ -162,11 +116,9 @@ def compare(
         output=output,
         format=format,
         report=report,
-        columns=columns,
         store=store,
         jobs=jobs,
         verbose=int(not quiet),
-        workers=workers,
         scheduler=scheduler,
         validation=ValidationOptions(positive, threshold),
     )
@@ -180,11 +132,9 @@ def run_and_report(
     output: Path,
     format: str | None,
     report: Path | None,
-    columns: bool = False,
     store: Path | None,
     jobs: int | None,
     verbose: int,
-    workers: int | None = None,
     scheduler: str | None = None,
     validation: ValidationOptions | None = None,
 ) -> None:
@@ -204,7 +154,7 @@ def run_and_report(
             f"{len(table.y):,} samples, {n_domains} domains, {len(methods)} methods, "
             f"{protocol.repeats} repeat{'s' if protocol.repeats > 1 else ''} -> {store}"
         )
-        with o.open_cluster(workers, scheduler) as client:
+        with o.open_cluster(scheduler) as client:
             execution = Execution(
                 store, n_jobs=o.choose_jobs(jobs, len(table.y), len(methods)), verbose=verbose, client=client
             )
@@ -220,13 +170,7 @@ def run_and_report(
         if report is not None:
             write_text(render_comparison(summary), report)
         without_pictures = {name: value for name, value in summary.items() if name != "pictures"}
-
-        def show(summary: dict[str, Any]) -> None:
-            show_comparison(summary)
-            if columns:
-                show_columns(summary["data"]["columns"])
-
-        print_result(without_pictures, show, select_format(format, output), output, list_scores(summary))
+        print_result(without_pictures, show_comparison, select_format(format, output), output, list_scores(summary))
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
         error_console.print(
             "Some methods failed; the reasons are listed above. Run the same command again to retry them."
@@ -272,10 +216,7 @@ def list_scores(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def show_comparison(summary: dict[str, Any]) -> None:
-    """Print scores by method and held-out domain, with auto first and the others by mean score, and the verdict.
-
-    If there are too many domains for the width of the terminal, only the first ones are shown.
-    """
+    """Print scores by method and held-out domain, with auto first and the others by mean score, and the verdict."""
     from ..report import rank_methods
 
     console = make_console()
@@ -283,11 +224,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
     verdict = summary["verdict"]
     is_percentage = verdict["share"]
     methods = rank_methods(summary["methods"])
-    for max_width in DOMAIN_COLUMN_WIDTHS:
-        columns = _make_columns(methods, domains, max_width, is_percentage)
-        shown = select_fitting_columns(columns, console.width, n_required=4)
-        if len(shown) == len(columns):
-            break
+    columns, shown = _fit_columns(methods, domains, is_percentage, console.width)
     title = f"{verdict['metric'].replace('_', ' ')} on the held-out domain{', %' if is_percentage else ''}"
     table = make_table(shown[:1], [], title)
     for key in shown[1:]:
@@ -297,7 +234,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
     console.print(table)
     n_hidden = len(set(_domain_keys(domains)) - set(shown))
     if n_hidden:
-        text = f"{n_hidden} of {len(domains)} domains do not fit; --report and --format json show all of them."
+        text = f"{n_hidden} of {len(domains)} domains do not fit; --format csv and --report show all of them."
         console.print(text, style="dim")
     if any(method["transductive"] for method in summary["methods"]):
         console.print("* transductive: uses unlabeled samples of the held-out domain", style="dim")
@@ -312,10 +249,29 @@ def show_comparison(summary: dict[str, Any]) -> None:
         console.print(verdict["recommendation"]["sentence"], style="bold")
 
 
+def _fit_columns(
+    methods: list[dict[str, Any]], domains: list[str], is_percentage: bool, width: int
+) -> tuple[dict[Any, list[Cell]], list[Any]]:
+    """Make the columns of the table, and return them with the keys of those that fit into the width.
+
+    Long names and spreads are shortened first, then other columns are left out. Domains are left out if even they alone
+    do not fit.
+    """
+    domain_keys = list(_domain_keys(domains))
+    for max_width, has_spread in DOMAIN_COLUMN_LAYOUTS:
+        columns = _make_columns(methods, domains, max_width, has_spread, is_percentage)
+        order = [*REQUIRED_COLUMNS, *domain_keys, *OPTIONAL_COLUMNS]
+        fitting = select_fitting_columns({key: columns[key] for key in order}, width, n_required=2)
+        if set(domain_keys) <= set(fitting):
+            return columns, [key for key in columns if key in fitting]
+    order = [*REQUIRED_COLUMNS, *OPTIONAL_COLUMNS, *domain_keys]
+    return columns, select_fitting_columns({key: columns[key] for key in order}, width, n_required=4)
+
+
 def _make_columns(
-    methods: list[dict[str, Any]], domains: list[str], max_width: int, is_percentage: bool
+    methods: list[dict[str, Any]], domains: list[str], max_width: int, has_spread: bool, is_percentage: bool
 ) -> dict[Any, list[Cell]]:
-    """Make the columns of the table, the most important first: each a header and a cell for each method."""
+    """Make the columns of the table: each a header and a cell for each method."""
     columns: dict[Any, list[Cell]] = {name: [name] for name in ("method", "mean ± sd", "worst", "best", "kind")}
     for key, domain in zip(_domain_keys(domains), domains, strict=True):
         columns[key] = [shorten(domain, max_width)]
@@ -337,7 +293,8 @@ def _make_columns(
         columns["best"].append(f"{max(scores):.{digits}f}" if scores else "")
         columns["kind"].append(method["kind"])
         for key, domain in zip(_domain_keys(domains), domains, strict=True):
-            columns[key].append(_format_cell(method["accuracies"][domain], best_scores[domain], status, is_percentage))
+            cell = method["accuracies"][domain]
+            columns[key].append(_format_cell(cell, best_scores[domain], status, has_spread, is_percentage))
         columns["seconds"].append(f"{method['seconds']:.1f}")
     return columns
 
@@ -352,9 +309,11 @@ def _status_word(method: dict[str, Any]) -> str:
     return "failed" if method["failed"] else "undefined"
 
 
-def _format_cell(cell: dict[str, float] | None, best: float | None, status: str, is_percentage: bool) -> Text:
+def _format_cell(
+    cell: dict[str, float] | None, best: float | None, status: str, has_spread: bool, is_percentage: bool
+) -> Text:
     if cell is None:
         return Text(status, style="red")
     factor, digits = (100, 1) if is_percentage else (1, 3)
-    spread = f" ±{factor * cell['sd']:.{digits}f}" if cell["sd"] else ""
+    spread = f" ±{factor * cell['sd']:.{digits}f}" if cell["sd"] and has_spread else ""
     return Text(f"{factor * cell['mean']:.{digits}f}{spread}", style="bold" if cell["mean"] == best else "")

@@ -26,25 +26,17 @@ if TYPE_CHECKING:
 TEST_FIELDS = ("n", "statistic", "p_value", "p_adjusted", "effect", "flagged")
 
 
+@o.with_table_options
 def diagnose(
     data: o.Data,
     *,
-    label: o.Label = None,
-    domain: o.Domain = None,
-    group: o.Group = None,
-    features: o.Features = None,
-    drop: o.Drop = None,
-    unlabeled: o.Unlabeled = None,
-    dates: o.Dates = "drop",
-    categories: o.Categories = None,
-    missing: o.Missing = None,
+    request: o.Request,
     max_per_domain: Annotated[
         int,
         o.make_option(
             o.DATA, min=2, metavar="N", help="Maximum number of samples per domain in the tests of features."
         ),
     ] = 500,
-    min_domain_rows: o.MinDomainRows = 4,
     scale: o.Scale = "standardize",
     permutations: Annotated[
         int,
@@ -60,7 +52,6 @@ def diagnose(
     figure: o.Figure = None,
     columns: o.Columns = False,
     quiet: o.Quiet = False,
-    seed: o.Seed = 0,
 ) -> None:
     """Test whether P(Y), P(X) and P(X|Y) differ between domains, and name methods that suit the shift.
 
@@ -69,25 +60,11 @@ def diagnose(
     from ..report import render_diagnosis
     from ..shift import diagnose as diagnose_table
     from ..shift import summary_text
-    from ..tables import TableOptions
 
     with translate_errors():
         check_output_path(report, ".html", ".htm")
         check_output_path(figure, ".png", ".svg", ".pdf")
         o.check_result_output(output)
-        request = TableOptions(
-            label=label,
-            domain=domain,
-            features=o.parse_names(features),
-            drop=o.parse_names(drop),
-            unlabeled=unlabeled,
-            seed=seed,
-            group=group,
-            dates=dates,
-            categories=o.parse_names(categories),
-            missing=o.parse_missing(missing),
-            min_domain_rows=min_domain_rows,
-        )
         table = o.read_table(data, request)
         print_notices(table.notices)
         diagnosis = diagnose_table(
@@ -96,7 +73,7 @@ def diagnose(
             n_permutations=permutations,
             max_per_domain=max_per_domain,
             alpha=alpha,
-            random_state=seed,
+            random_state=request.seed,
             verbose=int(not quiet),
         )
         summary = diagnosis.summary()

@@ -14,7 +14,6 @@ from ._report import message_console, print_notices, translate_errors
 
 if TYPE_CHECKING:
     from ..images import Extractor, Skipped
-    from ..tables import Table, TableOptions
 
 PHOTOS_HELP = "Folder of images in DOMAIN/CLASS/, or a table with the columns path, label and domain."
 Photos = Annotated[Path, typer.Argument(metavar="PHOTOS", help=PHOTOS_HELP, show_default=False)]
@@ -119,34 +118,6 @@ def extract(
             f"{facts['output']!r} of {facts['network']}"
         )
         write_skipped(skipped, output.with_suffix(".skipped.csv"))
-
-
-def read_photo_table(
-    data: Path,
-    request: TableOptions,
-    domain_from: str | None,
-    *,
-    network: Path,
-    output_name: str | None,
-    preprocessing: str,
-    verbose: int,
-) -> Table:
-    """Compute features of photographs and return them as a table."""
-    from ..images import find_photos, make_photo_table
-    from ..tables import TableOptions
-
-    if request != TableOptions(unlabeled=request.unlabeled, max_per_domain=request.max_per_domain, seed=request.seed):
-        raise ValueError(
-            "--label, --domain, --group, --features, --drop, --dates and --categories apply to tables, not to "
-            "photographs. Omit them, or omit --network."
-        )
-    photos = find_photos(data, domain_from)
-    extractor = make_extractor(
-        photos.name, network, output_name=output_name, preprocessing=preprocessing, verbose=verbose
-    )
-    table, skipped = make_photo_table(photos, extractor, request)
-    write_skipped(skipped, Path(f"{photos.name}.skipped.csv"))
-    return table
 
 
 def make_extractor(

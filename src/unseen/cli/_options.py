@@ -13,13 +13,14 @@ of scikit-learn.
 from __future__ import annotations
 
 import csv
+import inspect
 import io
 import logging
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,7 +28,7 @@ import typer
 
 from ..utils.io import check_output_path
 from ._report import STANDARD_OUTPUT as STANDARD_OUTPUT
-from ._report import make_console, make_table, print_notices, set_quiet
+from ._report import make_console, make_table, print_notices, set_quiet, translate_errors
 
 if TYPE_CHECKING:
     from ..tables import Table, TableOptions
@@ -41,15 +42,6 @@ COMPUTATION = "Computation"
 
 MIN_PARALLEL_WORK = 5_000  # rows times methods from which several processes are faster than one
 CONNECT_SECONDS = 10
-LOCAL_CONFIG = {
-    # Errors of local workers are raised in this process, and lost work is repeated. The workers' logs add nothing.
-    "distributed.nanny.pre-spawn-environ.DASK_LOGGING__DISTRIBUTED": "critical",
-    # Workers that died are restarted. If none comes back, the work fails instead of waiting forever.
-    "distributed.scheduler.no-workers-timeout": "60s",
-    # Status pages are not protected by TLS, so they are not served.
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
-}
 
 
 def list_methods_on_help(names: str) -> str:
@@ -176,17 +168,13 @@ OptionalScale = Annotated[
 ]
 
 # Photographs
-NETWORK_HELP = "ONNX file of a network that computes features of photographs."
-Network = Annotated[Path, make_option(PHOTOGRAPHS, metavar="FILE", dir_okay=False, help=NETWORK_HELP)]
-OptionalNetwork = Annotated[
-    Path | None,
+Network = Annotated[
+    Path,
     make_option(
         PHOTOGRAPHS,
-        "--network",
         metavar="FILE",
         dir_okay=False,
-        show_default="none",
-        help=NETWORK_HELP,
+        help="ONNX file of a network that computes features of photographs.",
     ),
 ]
 OutputName = Annotated[
@@ -397,7 +385,7 @@ Store = Annotated[
     ),
 ]
 Seed = Annotated[int, make_option(COMPUTATION, min=0, metavar="N", help="Seed of the random number generators.")]
-JOBS_HELP = "Number of processes; -1 for one per core. Work on Dask workers does not use them."
+JOBS_HELP = "Number of processes; -1 for one per core. Work on a cluster does not use them."
 AutomaticJobs = Annotated[
     int | None,
     make_option(
@@ -410,10 +398,6 @@ AutomaticJobs = Annotated[
         help=JOBS_HELP,
     ),
 ]
-Workers = Annotated[
-    int | None,
-    make_option(COMPUTATION, min=1, metavar="N", show_default="none", help="Number of local Dask workers."),
-]
 Scheduler = Annotated[
     str | None,
     make_option(
@@ -423,6 +407,67 @@ Scheduler = Annotated[
         help="Address of a running Dask scheduler, such as tcp://HOST:8786.",
     ),
 ]
+
+
+def table_options(
+    *,
+    label: Label = None,
+    domain: Domain = None,
+    group: Group = None,
+    features: Features = None,
+    drop: Drop = None,
+    unlabeled: Unlabeled = None,
+    dates: Dates = "drop",
+    categories: Categories = None,
+    missing: Missing = None,
+    max_per_domain: MaxPerDomain = None,
+    min_domain_rows: MinDomainRows = 4,
+    seed: Seed = 0,
+) -> TableOptions:
+    """Make the request of a table from the options that commands share."""
+    from ..tables import TableOptions
+
+    return TableOptions(
+        label=label,
+        domain=domain,
+        group=group,
+        features=parse_names(features),
+        drop=parse_names(drop),
+        unlabeled=unlabeled,
+        dates=dates,
+        categories=parse_names(categories),
+        missing=parse_missing(missing),
+        max_per_domain=max_per_domain,
+        min_domain_rows=min_domain_rows,
+        seed=seed,
+    )
+
+
+Request = Any  # the result of `table_options`
+
+
+def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `table_options`, and pass it the result as `request`.
+
+    An option that the command itself declares under the same name is the command's.
+    """
+    own = inspect.signature(command, eval_str=True).parameters
+    shared = inspect.signature(table_options, eval_str=True, locals={"TableOptions": Any}).parameters
+    shared = {name: parameter for name, parameter in shared.items() if name not in own}
+    before = [parameter for name, parameter in own.items() if parameter.kind != parameter.KEYWORD_ONLY]
+    after = [parameter for name, parameter in own.items() if parameter.kind == parameter.KEYWORD_ONLY]
+    data_options = [parameter for name, parameter in shared.items() if name != "seed"]
+    parameters = [*before, *data_options, *(p for p in after if p.name != "request"), shared["seed"]]
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        with translate_errors():
+            request = table_options(**{name: values.pop(name) for name in shared})
+        command(request=request, **values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def _all_methods() -> str:
@@ -500,59 +545,23 @@ def embedded_table(max_per_domain: int | None, seed: int) -> Table:
 
 
 @contextmanager
-def open_cluster(workers: int | None, scheduler: str | None) -> Iterator[Any]:
-    """Yield a Dask client of a running scheduler or of local workers; None without either option."""
+def open_cluster(scheduler: str | None) -> Iterator[Any]:
+    """Yield a Dask client of a running scheduler; None without its address."""
     from ..estimators import ClusterLostError
     from ..utils.optional_imports import optional_import
 
-    if workers is None and scheduler is None:
+    if scheduler is None:
         yield None
         return
-    if workers is not None and scheduler is not None:
-        raise ValueError("--workers and --scheduler cannot be used together. Pass one of them.")
     distributed = optional_import("distributed", "Working on a cluster")
     try:
-        if scheduler is not None:
-            with (
-                _silence_logger("distributed.client"),
-                distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client,
-            ):
-                if not client.nthreads():
-                    text = f"The cluster at {scheduler} has no workers yet. The computation starts when they connect."
-                    print_notices([text])
-                yield client
-        elif workers is not None:
-            with local_cluster(workers) as local, distributed.Client(local) as client:
-                yield client
+        with _silence_logger("distributed.client"), distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
+            if not client.nthreads():
+                text = f"The cluster at {scheduler} has no workers yet. The computation starts when they connect."
+                print_notices([text])
+            yield client
     except ClusterLostError as error:
         raise ConnectionError(str(error)) from error
-
-
-@contextmanager
-def local_cluster(workers: int) -> Iterator[Any]:
-    """Start local Dask workers that only this process can use.
-
-    A Dask scheduler runs any code that it receives, and all users of the machine can connect to its ports. TLS with a
-    certificate that exists only in the memory of this process and its workers excludes them.
-    """
-    from ..utils.optional_imports import optional_import
-
-    optional_import("cryptography", "Starting local Dask workers that other users cannot reach")
-    distributed = optional_import("distributed", "Starting local Dask workers")
-    with (
-        import_module("dask").config.set(LOCAL_CONFIG),
-        distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            security=distributed.Security.temporary(),
-            dashboard_address="127.0.0.1:0",  # None would use a fixed port, which may be occupied
-            scheduler_kwargs={"dashboard": False},
-            silence_logs=logging.CRITICAL,
-        ) as local,
-    ):
-        yield local
 
 
 @contextmanager
@@ -586,7 +595,14 @@ def check_model_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ())
         raise ValueError("A model cannot be written to standard output. Pass the name of a file that ends in .unseen.")
     check_output_path(path, ".unseen", inputs=inputs)
     if path.exists() and not overwrite:
-        raise ValueError(f"{path} exists. Pass --overwrite to replace it, or choose another name.")
+        from ..models import ModelFileError, read_card
+
+        try:
+            read_card(path)
+            content = "is a complete model file"
+        except ModelFileError:
+            content = "exists, and is not a model file"
+        raise ValueError(f"{path} {content}. Pass --overwrite to replace it, or choose another name.")
 
 
 def check_result_output(path: Path, *endings: str, inputs: Iterable[Path] = ()) -> None:

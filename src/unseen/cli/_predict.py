@@ -89,7 +89,6 @@ def predict(
     format: o.Format = "txt",
     quiet: o.Quiet = False,
     batch_size: o.BatchSize = 20_000,
-    workers: o.Workers = None,
     scheduler: o.Scheduler = None,
 ) -> None:
     """Predict the rows of a new table, in their order, and report how novel their domains are.
@@ -118,7 +117,7 @@ def predict(
             new, domain=domain, keep=kept_columns, missing=o.parse_missing(missing), batch_size=batch_size
         )
         print_notices(table.notices)
-        with o.open_cluster(workers, scheduler) as client, _open_output(output) as file:
+        with o.open_cluster(scheduler) as client, _open_output(output) as file:
             try:
                 prediction = fitted_model.predict_table(
                     table, file, centering=centering, coverage=coverage, client=client, verbose=int(not quiet)

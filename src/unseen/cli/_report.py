@@ -28,20 +28,21 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from ..exceptions import DataWarning
 from ..utils.io import ESCAPED_DIRECTION, atomic_write, escape_controls
 
 if TYPE_CHECKING:
     from ..study import AccuracyTable, Cell
 
 STANDARD_OUTPUT = Path("-")
-FORMAT_BY_SUFFIX = {".csv": "csv", ".json": "json", ".md": "markdown", ".tex": "latex"}
+FORMAT_BY_SUFFIX = {".csv": "csv", ".json": "json"}
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as a shell reports it
 # Parameters of the library whose options have other names; the others only have hyphens instead of underscores.
 OPTION_BY_PARAMETER = {
     "cache": "--store",
     "center": "--centering",
+    "client": "--scheduler",
     "method": "--methods",
-    "model": "--network",
     "n_jobs": "--jobs",
     "n_landmarks": "--landmarks",
     "n_permutations": "--permutations",
@@ -59,6 +60,7 @@ UNAMBIGUOUS_NAMES = (
 )
 PARAMETER = re.compile(
     rf"\bthe parameter (\w+)|^({LEADING_NAMES})(?= must be |=)|(?<![\w'\"./-])({UNAMBIGUOUS_NAMES})(?![\w'\"/(-]|\.\w)"
+    r"|\b(client)(?= not used)"
 )
 # Messages recommend values of parameters in this form: "Set domain='site'", "Use metric='roc_auc'".
 ASSIGNMENT = re.compile(r"\b(Pass|Set|Use) (center|domain|feature_map|group|label|metric)=(?:True\b|'([^']*)')")
@@ -126,15 +128,30 @@ def shorten(name: str, max_width: int) -> str:
 def translate_errors(resume: str = "") -> Iterator[None]:
     """Turn exceptions that a user can act on into a message and an exit code, and print each warning once.
 
-    Messages of the library name parameters; these become options.
+    Messages of the library name parameters; these become options. Warnings about the data are printed at once, others
+    at the end.
     """
+    later: list[str] = []
+    shown: set[str] = set()
+
+    def show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        text = str(message)
+        if text in shown:
+            return
+        shown.add(text)
+        if issubclass(category, DataWarning):
+            print_notices([text])
+        else:
+            later.append(text)
+
     try:
-        with warnings.catch_warnings(record=True) as caught:
+        with warnings.catch_warnings():
             warnings.simplefilter("always")
+            warnings.showwarning = show_warning
             try:
                 yield
             finally:
-                print_notices(dict.fromkeys(str(warning.message) for warning in caught))
+                print_notices(later)
     except KeyboardInterrupt:
         exit_on_interrupt(resume)
     except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:

@@ -12,7 +12,6 @@ import typer
 
 from ..utils.io import check_output_path
 from . import _options as o
-from ._extract import make_extractor, write_skipped
 from ._help import Command, Group
 from ._report import (
     error_console,
@@ -23,7 +22,6 @@ from ._report import (
     select_format,
     show_table,
     translate_errors,
-    write_text,
 )
 
 if TYPE_CHECKING:
@@ -37,24 +35,10 @@ reproduce = typer.Typer(
     epilog="Example: unseen reproduce folder ./hospitals --quick",
 )
 
-Format = Annotated[
-    Literal["txt", "markdown", "latex", "csv", "json"] | None,
-    o.make_option(o.OUTPUT, show_default="by the suffix of --output, or txt", help="Write the table in this format."),
-]
 Figure = Annotated[
     Path, o.make_option(o.OUTPUT, metavar="FILE", dir_okay=False, help="Write a figure to this file, as .svg and .png.")
 ]
 FIGURE_SUFFIXES = (".png", ".svg")
-Photos = Annotated[
-    Path | None,
-    o.make_option(
-        o.PHOTOGRAPHS,
-        metavar="FOLDER",
-        file_okay=False,
-        show_default="none",
-        help="Folder of photographs in DOMAIN/CLASS/; needs --network.",
-    ),
-]
 DataHome = Annotated[
     Path | None,
     o.make_option(
@@ -92,7 +76,7 @@ def synthetic(
         o.make_option(o.EVALUATION, min=1, metavar="N", help="Number of random samples of the data, without --data."),
     ] = 10,
     output: o.Output = o.STANDARD_OUTPUT,
-    format: Format = None,
+    format: o.TableFormat = None,
     figure: Figure = Path("synthetic.png"),
     quiet: o.Quiet = False,
     jobs: o.AutomaticJobs = None,
@@ -149,7 +133,7 @@ def synthetic(
         scatter_plots = draw_synthetic_figure(problem, shown_rows)
         for suffix in FIGURE_SUFFIXES:
             save_figure(scatter_plots, figure.with_suffix(suffix))
-        _write_table(make_accuracy_table(rows), title, format, output)
+        _print_table(make_accuracy_table(rows), title, format, output)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,25 +156,21 @@ class _StudyOptions:
 def office_caltech(
     feature_set: Annotated[
         Literal["decaf6", "surf"],
-        o.make_option(o.DATA, help="Features of the images, without --photos; the paper uses decaf6."),
+        o.make_option(o.DATA, help="Features of the images; the paper uses decaf6."),
     ] = "decaf6",
     data_home: DataHome = None,
     download: Annotated[bool, o.make_option(o.DATA, "--download/--no-download", help="Download missing files.")] = True,
-    photos: Photos = None,
-    network: o.OptionalNetwork = None,
-    output_name: o.OutputName = None,
-    preset: o.Preset = "caffe",
     methods: o.Methods = o.ALL_METHODS,
     quick: o.Quick = False,
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
     output: o.Output = o.STANDARD_OUTPUT,
-    format: Format = None,
+    format: o.TableFormat = None,
     quiet: o.Quiet = False,
     store: o.Store = None,
     jobs: o.AutomaticJobs = None,
 ) -> None:
-    """Reproduce table 3: Office+Caltech, ten tasks; with --photos, with features of the photographs.
+    """Reproduce table 3: Office+Caltech, ten tasks.
 
     Example: unseen reproduce office-caltech --feature-set surf --quick
     """
@@ -207,9 +187,6 @@ def office_caltech(
         store=store,
         jobs=jobs,
     )
-    if photos is not None or network is not None:
-        _run_on_photos("office-caltech", photos, network, output_name, preset, options)
-        return
     load = partial(fetch_office_caltech, feature_set, data_home=data_home, download=download)
     _run_study(load, "office-caltech", f"office-caltech-{feature_set}", options, feature_set)
 
@@ -217,28 +194,21 @@ def office_caltech(
 @reproduce.command("vlcs", cls=Command)
 def vlcs(
     folder: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FOLDER", help="Folder with one file per domain; see unseen.datasets.load_vlcs.", show_default=False
-        ),
-    ] = None,
-    photos: Photos = None,
-    network: o.OptionalNetwork = None,
-    output_name: o.OutputName = None,
-    preset: o.Preset = "caffe",
+        Path, typer.Argument(metavar="FOLDER", help="Folder with one file per domain; see unseen.datasets.load_vlcs.")
+    ],
     methods: o.Methods = o.ALL_METHODS,
     quick: o.Quick = False,
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
     output: o.Output = o.STANDARD_OUTPUT,
-    format: Format = None,
+    format: o.TableFormat = None,
     quiet: o.Quiet = False,
     store: o.Store = None,
     jobs: o.AutomaticJobs = None,
 ) -> None:
-    """Reproduce table 2: VLCS, ten tasks; with --photos, with features of the photographs, in either layout.
+    """Reproduce table 2: VLCS, ten tasks.
 
-    Example: unseen reproduce vlcs --photos ~/data/VLCS --network alexnet.onnx --output-name fc6
+    Example: unseen reproduce vlcs ~/data/VLCS
     """
     from ..datasets import load_vlcs
 
@@ -253,11 +223,6 @@ def vlcs(
         store=store,
         jobs=jobs,
     )
-    if photos is not None or network is not None:
-        _run_on_photos("vlcs", photos, network, output_name, preset, options)
-        return
-    if folder is None:
-        raise typer.BadParameter("pass a folder with one file per domain, or --photos and --network.")
     _run_study(partial(load_vlcs, folder), "vlcs", "vlcs", options)
 
 
@@ -273,14 +238,14 @@ def folder_command(
     selection: o.Selection = "domain",
     repeats: o.Repeats = 5,
     output: o.Output = o.STANDARD_OUTPUT,
-    format: Format = None,
+    format: o.TableFormat = None,
     quiet: o.Quiet = False,
     store: o.Store = None,
     jobs: o.AutomaticJobs = None,
 ) -> None:
     """Run the protocol of the paper on your data: hold out each domain and, with four domains, each pair.
 
-    Example: unseen reproduce folder ./hospitals --repeats 3 --format markdown
+    Example: unseen reproduce folder ./hospitals --repeats 3
     """
     from ..datasets import load_folder
 
@@ -297,38 +262,6 @@ def folder_command(
         max_per_domain=max_per_domain,
     )
     _run_study(partial(load_folder, folder), "", folder.expanduser().resolve().name, options)
-
-
-def _run_on_photos(
-    paper: str,
-    folder: Path | None,
-    network: Path | None,
-    output_name: str | None,
-    preset: str,
-    options: _StudyOptions,
-) -> None:
-    """Run the study with features that a network computes from photographs."""
-    from ..images import find_photos, photo_collection
-
-    with translate_errors():
-        if folder is None or network is None:
-            raise ValueError("--photos and --network must be used together: the photographs and the network.")
-        photos = find_photos(folder)
-        print_notices(photos.notices)
-        extractor = make_extractor(
-            photos.name,
-            network,
-            output_name=output_name,
-            preprocessing=preset,
-            verbose=int(not options.quiet),
-        )
-
-    def load() -> Any:
-        collection = photo_collection(paper, photos, extractor)
-        write_skipped(collection.skipped, Path(f"{photos.name}.skipped.csv"))
-        return collection
-
-    _run_study(load, paper, f"{paper}-{network.stem}", options, extractor.facts["network"])
 
 
 def _run_study(
@@ -367,17 +300,14 @@ def _run_study(
         printed = AccuracyTable.published_label if is_paper_features else "published score, with DeCAF6 features"
         table = make_accuracy_table(rows, load_published(paper, all_tasks) if paper else None, printed)
         title = f"{name}: accuracy on the held-out domains, settings selected by {protocol.selection!r}"
-        _write_table(table, title, options.format, options.output)
+        _print_table(table, title, options.format, options.output)
         n_failed = sum(row.status == "failed" for row in rows)
     if n_failed:
         error_console.print(f"{n_failed} of {len(rows)} runs failed. Run the same command again to retry them.")
         raise typer.Exit(1)
 
 
-def _write_table(table: AccuracyTable, title: str, format: str | None, output: Path) -> None:
-    """Print the table, or write it to a file, in the given format or that of the suffix of the file."""
-    format = select_format(format, output)
-    if format == "txt":
-        print_result({}, lambda _: show_table(table, title), format, output)
-    else:
-        write_text(table.text(format), output)
+def _print_table(table: AccuracyTable, title: str, format: str | None, output: Path) -> None:
+    print_result(
+        table.to_dict(), lambda _: show_table(table, title), select_format(format, output), output, table.records()
+    )

@@ -185,10 +185,13 @@ def _calibration_text(calibration: dict[str, Any]) -> str:
         return ""
     before = calibration["before"]
     after = calibration["after"]
-    return (
-        f"calibration error on held-out domains {100 * after['ece']:.1f} points ({100 * before['ece']:.1f} before "
-        f"temperature scaling), log loss {after['log_loss']:.3f} ({before['log_loss']:.3f} before)"
+    text = (
+        f"calibration error on held-out domains {100 * after['ece']:.1f} points ({100 * before['ece']:.1f} without "
+        f"temperature scaling), log loss {after['log_loss']:.3f}"
     )
+    if after["log_loss"] > before["log_loss"]:
+        return f"{text}; scaling does not reduce it here ({before['log_loss']:.3f} without)"
+    return f"{text} ({before['log_loss']:.3f} without)"
 
 
 def _score_title(card: dict[str, Any]) -> str:

@@ -23,19 +23,11 @@ from ._report import (
 N_TRAINING_SETS = 20  # at least; each is as much work as a method of a comparison
 
 
+@o.with_table_options
 def sites(
     data: o.Data,
     *,
-    label: o.Label = None,
-    domain: o.Domain = None,
-    group: o.Group = None,
-    features: o.Features = None,
-    drop: o.Drop = None,
-    unlabeled: o.Unlabeled = None,
-    dates: o.Dates = "drop",
-    categories: o.Categories = None,
-    missing: o.Missing = None,
-    max_per_domain: o.MaxPerDomain = None,
+    request: o.Request,
     scale: o.Scale = "standardize",
     methods: o.AverageMethods = "logistic,gradient boosting",
     metric: o.Metric = "accuracy",
@@ -44,7 +36,6 @@ def sites(
     figure: o.Figure = None,
     quiet: o.Quiet = False,
     store: o.Store = None,
-    seed: o.Seed = 0,
     jobs: o.AutomaticJobs = None,
 ) -> None:
     """Estimate what more domains, or more rows of each, are worth: a learning curve over domains.
@@ -52,24 +43,10 @@ def sites(
     Example: unseen sites hospitals.csv --label diagnosis --domain hospital --figure curve.png
     """
     from ..study import site_learning_curve
-    from ..tables import TableOptions
 
     with translate_errors():
         check_output_path(figure, ".png", ".svg", ".pdf")
         o.check_result_output(output)
-        request = TableOptions(
-            label=label,
-            domain=domain,
-            features=o.parse_names(features),
-            drop=o.parse_names(drop),
-            unlabeled=unlabeled,
-            max_per_domain=max_per_domain,
-            seed=seed,
-            group=group,
-            dates=dates,
-            categories=o.parse_names(categories),
-            missing=o.parse_missing(missing),
-        )
         table = o.read_table(data, request)
         print_notices(table.notices)
         store, resume = o.results_path(Path(table.name).stem.replace(" ", "-"), store)
@@ -82,7 +59,7 @@ def sites(
             methods=names,
             metric=metric,
             store=store,
-            random_state=seed,
+            random_state=request.seed,
             n_jobs=o.choose_jobs(jobs, len(table.y), N_TRAINING_SETS * len(names)),
             verbose=int(not quiet),
         )

@@ -20,12 +20,15 @@ def load_user_methods(locations: Sequence[str]) -> list[Method]:
     A name refers to a classifier, a class that makes one without arguments, a `Method`, or a tuple of a name, a
     classifier and optionally a grid of hyperparameters.
     """
-    from ..model_selection import parse_methods
+    from ..model_selection import hash_files, parse_methods
 
     methods = []
     for location in locations:
-        (method,) = parse_methods([_load_object(location)])
-        methods.append(replace(method, description=f"{method.description} ({location})".strip()))
+        value, file = _load_object(location)
+        (method,) = parse_methods([value])
+        # Stored results depend on the code of the file, which may change between two runs.
+        source = hash_files([file]) if file is not None else method.source
+        methods.append(replace(method, description=f"{method.description} ({location})".strip(), source=source))
     return parse_methods(methods)  # which rejects duplicate names
 
 
@@ -46,8 +49,8 @@ def combine_methods(names: Sequence[str], user_methods: Sequence[Method]) -> lis
     return list(dict.fromkeys([*(find_method(name, user_methods) for name in names), *user_methods]))
 
 
-def _load_object(location: str) -> Any:
-    """Load the object at a location, in a form that `parse_methods` accepts."""
+def _load_object(location: str) -> tuple[Any, Path | None]:
+    """Load the object at a location, in a form that `parse_methods` accepts, and the file of its code, if any."""
     from ..model_selection import Method
     from ..utils.validation import format_list
 
@@ -74,7 +77,8 @@ def _load_object(location: str) -> Any:
                 f"--with {location}: the class {name} cannot be called without arguments ({error}). Name an object "
                 "instead."
             ) from error
-    return value if isinstance(value, (Method, tuple)) else (name, value)
+    file = namespace.get("__file__")
+    return value if isinstance(value, (Method, tuple)) else (name, value), None if file is None else Path(file)
 
 
 def _import_names(module: str) -> dict[str, Any]:

@@ -25,20 +25,11 @@ MAX_SHOWN_SITES = 8  # columns of the table of importance; JSON has all
 COMPARE_HELP = "Methods to validate beside the model, comma-separated; none for none."
 
 
+@o.with_table_options
 def validate(
     data: o.Data,
     *,
-    label: o.Label = None,
-    domain: o.Domain = None,
-    group: o.Group = None,
-    features: o.Features = None,
-    drop: o.Drop = None,
-    unlabeled: o.Unlabeled = None,
-    dates: o.Dates = "drop",
-    categories: o.Categories = None,
-    missing: o.Missing = None,
-    max_per_domain: o.MaxPerDomain = None,
-    min_domain_rows: o.MinDomainRows = 4,
+    request: o.Request,
     scale: o.Scale = "standardize",
     methods: o.FitMethods = "auto",
     compare_with: Annotated[
@@ -100,14 +91,12 @@ def validate(
             help="File that stores completed predictions; rerun the command to continue an interrupted run.",
         ),
     ] = None,
-    seed: o.Seed = 0,
     jobs: o.AutomaticJobs = None,
 ) -> None:
     """Validate the model that fit returns on each held-out site: discrimination, calibration, usefulness, report.
 
     Example: unseen validate trials.csv --label died --domain trial --threshold sensitivity=0.9 --report report.html
     """
-    from ..tables import TableOptions
     from ..validation import DEFAULT_COMPARISONS, find_browser
     from ..validation import validate as validate_table
 
@@ -116,26 +105,13 @@ def validate(
         check_output_path(report, ".html", ".htm")
         check_output_path(pdf, ".pdf")
         check_output_path(store)
+        check_output_path(None if tables is None else tables / "sites.csv")
         o.check_result_output(output)
         if pdf is not None:
             find_browser()  # raises before the computation
         names = {"": list(DEFAULT_COMPARISONS), "none": []}.get(compare_with, o.parse_names(compare_with) or [])
         user_methods = load_user_methods(with_models or [])
         others = combine_methods(names, user_methods) if names else user_methods
-        request = TableOptions(
-            label=label,
-            domain=domain,
-            features=o.parse_names(features),
-            drop=o.parse_names(drop),
-            unlabeled=unlabeled,
-            max_per_domain=max_per_domain,
-            min_domain_rows=min_domain_rows,
-            seed=seed,
-            group=group,
-            dates=dates,
-            categories=o.parse_names(categories),
-            missing=o.parse_missing(missing),
-        )
         table = o.read_table(data, request)
         n_models = (1 + len(others)) * len(set(table.domain.tolist()))
         result = validate_table(
@@ -151,7 +127,7 @@ def validate(
             transductive=transductive,
             balance=balance,
             store=store,
-            random_state=seed,
+            random_state=request.seed,
             n_jobs=o.choose_jobs(jobs, len(table.y), n_models),
             verbose=int(not quiet),
             command=o.current_command(),

@@ -12,6 +12,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import islice
+from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
 from joblib import effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
@@ -22,6 +23,7 @@ R = TypeVar("R")
 Call = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]  # the result of joblib.delayed
 
 POLL_SECONDS = 0.5
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 PENDING_PER_WORKER = 2  # items per thread of a cluster: one in progress and the next one
 # Large functions are sent as tasks, so that the cluster can compute them again if a worker is lost. Dask would warn.
 NO_SIZE_WARNING = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
@@ -45,7 +47,31 @@ def parallel(
         initializer=_exit_with_parent,
         initargs=(os.getpid(),),
     )
-    return lambda calls: pool(delayed(function)(*args, **kwargs) for function, args, kwargs in calls)
+
+    def run(calls: Iterable[Call]) -> Iterator[Any]:
+        with _block_signals():
+            results: Iterator[Any] = pool(delayed(function)(*args, **kwargs) for function, args, kwargs in calls)
+        return results
+
+    return run
+
+
+@contextmanager
+def _block_signals() -> Iterator[None]:
+    """Block signals that stop this process, while worker processes start; these inherit the blocked signals.
+
+    A terminal sends such a signal to workers as well. A worker that is still importing would print a traceback, before
+    `_exit_with_parent` ignores the signal. This process receives a blocked signal at the end.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # it would unblock the signals when it starts
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _run_sequentially(calls: Iterable[Call]) -> Iterator[Any]:
@@ -59,9 +85,11 @@ def _exit_with_parent(parent: int) -> None:
 
     A parent that is killed, for example for lack of memory, cannot stop its workers. The workers of joblib would finish
     their work and then wait for 300 s, and its shared memory is released when all of them have ended. The parent id of
-    an orphan changes, except on Windows. A terminal interrupts workers as well as their parent, which stops them.
+    an orphan changes, except on Windows. A signal that stops a group of processes, such as Ctrl-C does, reaches
+    workers as well as their parent; they ignore it, and their parent stops them.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
     def watch() -> None:
         while os.getppid() == parent:

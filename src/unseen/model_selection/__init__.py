@@ -45,6 +45,7 @@ from ._registry import (
     METHODS,
     GridName,
     Method,
+    describe_method,
     expand_methods,
     get_method,
     method_names,
@@ -59,6 +60,7 @@ from ._sample_size import (
     explain_missing_interval,
     is_informative,
 )
+from ._source_code import hash_files
 from ._split_cache import CachedSplit, DecompositionCache
 from ._split_evaluation import (
     EXPECTED_ERRORS,

@@ -61,6 +61,8 @@ class Candidate:
         Whether it ignores domains.
     own : bool
         Whether the user provided it: any exception that it raises is then reported as its result.
+    source : str
+        Digest of the user's code that it runs.
     features : {"prepared", "raw"}
         Whether it is fitted to prepared features or, as trees are, to the columns of a table as they are: see
         `TablePreparation`. Without a table both are the same.
@@ -78,6 +80,7 @@ class Candidate:
     shares: Sharing = "nothing"
     plain: bool = True
     own: bool = False
+    source: str = ""
     features: Features = "prepared"
     max_train_rows: int | None = None
     max_exact_rows: int | None = None
@@ -114,6 +117,8 @@ class Candidate:
         limits = (self.max_train_rows, self.max_exact_rows)
         if self.features == "raw" or limits != (None, None):
             parts.append(f"{self.features} {limits}")
+        if self.source:
+            parts.append(self.source)
         return hashlib.sha256("\n".join((self.variant, *parts)).encode()).hexdigest()[:16]
 
     @property
@@ -194,6 +199,10 @@ def full_repr(value: Any) -> str:
         return f"{type(value).__name__}({', '.join(f'{name}={full_repr(part)}' for name, part in params)})"
     if isinstance(value, (list, tuple)):
         return f"({', '.join(map(full_repr, value))})"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{name!r}: {full_repr(part)}' for name, part in value.items())}}}"
+    if hasattr(value, "_score_func"):  # a scorer, whose repr has the name of its function only
+        return f"{full_repr(value._score_func)} {value!r}"
     if hasattr(value, "__code__"):
         code = value.__code__
         digest = hashlib.sha256(code.co_code).hexdigest()[:16]

@@ -45,7 +45,7 @@ from ._cross_fitting import CrossFittingFolds
 from ._ensemble import EnsembleClassifier
 from ._ensemble_weights import average_members, fit_ensemble_weights, prune_weights
 from ._forecast import Forecast
-from ._metrics import Metric, Scoring, describe_scoring, metric_range
+from ._metrics import Metric, Scoring, get_metric, metric_range
 from ._smoothing import SMOOTHING_STRENGTHS, neighbor_graph, smooth_probabilities
 from ._split_evaluation import SMALLEST_PROBABILITY, Prediction
 from ._table_preparation import prepare_samples
@@ -456,7 +456,7 @@ class OutOfDomainPredictions:
             scores=self.results["scores"][positions, np.arange(len(positions))],
             score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
             is_share=self.scorer.scoring == "accuracy" and self.samples.weight is None,
-            metric=describe_scoring(self.scorer.scoring),
+            metric=get_metric(self.scorer.scoring),
             calibration=self._calibration(raw, held_out),
             prior_ratio=self._prior_ratio(),
             held_out_weights=np.eye(len(self.candidates))[positions],
@@ -508,7 +508,7 @@ class OutOfDomainPredictions:
             scores=selected.scores[0] / 100,
             score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
             is_share=self.scorer.scoring == "accuracy" and self.samples.weight is None,
-            metric=describe_scoring(self.scorer.scoring),
+            metric=get_metric(self.scorer.scoring),
             calibration=self._calibration(raw, selected.held_out),
             acceptance_tests=tests,
             trials=[replace(trial, is_selected=trial.name == selected_trial) for trial in trials],

@@ -24,7 +24,7 @@ from ..utils.validation import Labels, format_list
 Scoring = str | Callable[..., float]
 
 
-def uses_labels_only(scoring: str) -> bool:
+def uses_labels_only(scoring: Scoring) -> bool:
     """Whether a metric is computed from predicted labels alone."""
     return scoring not in OWN_SCORERS and getattr(get_scorer(scoring), "_response_method", None) == "predict"
 
@@ -197,14 +197,14 @@ class Metric:
     ----------
     label : str
         Name in reports. Larger values are better.
-    scoring : str
-        Name of a scikit-learn scorer for two or more classes.
+    scoring : str or callable
+        Name of a scikit-learn scorer for two or more classes, or a scorer.
     percent : bool
         Whether it is a fraction, which reports show in percent.
     """
 
     label: str
-    scoring: str
+    scoring: Scoring
     percent: bool = False
 
 
@@ -228,11 +228,12 @@ METRICS = {
 SCORING_NAMES = {*get_scorer_names(), *METRICS}  # values of the parameter `scoring` of estimators
 
 
-def get_metric(name: str) -> Metric:
-    """Return the metric with a name: a key or a label of `METRICS`, or the name of any scikit-learn scorer.
+def get_metric(name: Scoring) -> Metric:
+    """Return a metric: by a key or a label of `METRICS`, by the name of any scikit-learn scorer, or of a scorer.
 
     These are the values of `metric` of functions and of `scoring` of estimators. Names of scikit-learn have the meaning
-    that they have there: "f1" is that of the positive class, and "f1_macro" the mean over classes.
+    that they have there: "f1" is that of the positive class, and "f1_macro" the mean over classes. A scorer that is not
+    one of scikit-learn's is called "score".
 
     Examples
     --------
@@ -242,6 +243,9 @@ def get_metric(name: str) -> Metric:
     >>> get_metric("matthews_corrcoef")
     Metric(label='matthews corrcoef', scoring='matthews_corrcoef', percent=False)
     """
+    if not isinstance(name, str):
+        scorer_name = _scorer_name(name)
+        return get_metric(scorer_name) if scorer_name else Metric("score", name)
     normalized = name.lower().replace(" ", "_")
     for key, metric in METRICS.items():
         if normalized in {key, metric.scoring, metric.label.lower().replace(" ", "_")}:
@@ -254,12 +258,6 @@ def get_metric(name: str) -> Metric:
     label = name.replace("neg_", "negative ").replace("_", " ")
     fractions = tuple(key for key, metric in METRICS.items() if metric.percent)
     return Metric(label, name, percent=name.startswith(fractions))
-
-
-def describe_scoring(scoring: Scoring) -> Metric:
-    """Return the metric of a scorer; a callable that is not one of scikit-learn's has no other name than "score"."""
-    name = scoring if isinstance(scoring, str) else _scorer_name(scoring)
-    return get_metric(name) if name else Metric("score", "")
 
 
 AVERAGES = ("", "_macro", "_micro", "_samples", "_weighted")

@@ -7,8 +7,6 @@ methods in :func:`parse_methods`.
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -38,7 +36,8 @@ from ..estimators import (
     UndoBias,
 )
 from ..utils.validation import format_list
-from ._candidate import Candidate, Features, Sharing, clone_with_params, consumes_domains, is_transductive
+from ._candidate import Candidate, Features, Sharing, clone_with_params, consumes_domains, full_repr, is_transductive
+from ._source_code import hash_source
 
 Kind = Literal["plain", "reference", "invariant", "auto"]
 Grid = Mapping[str, Sequence[Any]]
@@ -112,6 +111,8 @@ class Method:
         A short description.
     own : bool, default=False
         Whether the user provided it: any exception that its estimators raise is then reported as its result.
+    source : str
+        Digest of the user's code that its estimators run, which is part of the keys of stored results.
 
     Examples
     --------
@@ -140,6 +141,13 @@ class Method:
     relative_cost: float = 1.0
     description: str = ""
     own: bool = False
+    source: str = ""
+
+    def __reduce__(self) -> Any:
+        """Pickle and copy a registered method by its name, so that it is the registered one in every process."""
+        if METHODS.get(self.name) is self:
+            return _restore_registered, (self.name, _describe_additions())
+        return _make_method, (vars(self),)
 
     @property
     def transductive(self) -> bool:
@@ -264,6 +272,7 @@ class Method:
                     shares=self.shares,
                     plain=self.kind == "plain",
                     own=self.own,
+                    source=self.source,
                     features=self.features,
                     max_train_rows=ENSEMBLE_TRAIN_ROWS if is_limited and self.shares == "kernel matrix" else None,
                 )
@@ -280,6 +289,7 @@ class Method:
                         shares=self.shares,
                         plain=False,
                         own=self.own,
+                        source=self.source,
                         max_exact_rows=ENSEMBLE_EXACT_ROWS if is_limited else None,
                     )
 
@@ -358,7 +368,7 @@ def register(method: Method) -> Method:
     Returns
     -------
     method : Method
-        The method that was passed.
+        The registered method.
 
     Examples
     --------
@@ -368,8 +378,38 @@ def register(method: Method) -> Method:
     'naive Bayes'
     >>> del METHODS["naive Bayes"]
     """
-    METHODS[method.name] = method
-    return method
+    METHODS[method.name] = _with_source(method)
+    return METHODS[method.name]
+
+
+def _with_source(method: Method) -> Method:
+    """Return the method with the digest of its code, unless it has one."""
+    source = method.source or hash_source(method.transformer, method.classifier, method.grid, method.ensemble_grid)
+    return method if source == method.source else replace(method, source=source)
+
+
+def describe_method(method: Method) -> str:
+    """Describe all attributes of a method and of its members, for the keys of stored results."""
+    attributes = [(name, full_repr(value)) for name, value in vars(method).items()]
+    return repr((attributes, [describe_method(METHODS[name]) for name in method.members]))
+
+
+def _make_method(attributes: dict[str, Any]) -> Method:
+    return Method(**attributes)
+
+
+def _describe_additions() -> list[dict[str, Any]]:
+    """Attributes of the methods that were registered or replaced after the import, which other processes lack."""
+    return [vars(method) for name, method in METHODS.items() if BUILT_IN_METHODS.get(name) is not method]
+
+
+def _restore_registered(name: str, additions: list[dict[str, Any]]) -> Method:
+    """Return the registered method with this name, after registering the additions that this process lacks."""
+    for attributes in additions:
+        registered = METHODS.get(attributes["name"])
+        if registered is None or registered is BUILT_IN_METHODS.get(registered.name):
+            register(Method(**attributes))
+    return METHODS[name]
 
 
 def method_names(**attributes: Any) -> list[str]:
@@ -577,24 +617,19 @@ register(
         description="the automatic ensemble, which may use batches of the new domain",
     )
 )
+BUILT_IN_METHODS = dict(METHODS)
 
 
 def get_method(name: str) -> Method:
-    """Return the method with a name; capitals do not matter, and names of earlier versions cause a FutureWarning."""
-    if name in METHODS:
-        return METHODS[name]
-    registered_names = {_normalize_name(registered): registered for registered in METHODS}
-    registered = registered_names.get(_normalize_name(name))
-    if registered is None:
-        raise ValueError(f"There is no method {name!r}; there are {', '.join(METHODS)}.")
-    if registered.lower() != name.lower():
-        warnings.warn(f"{name!r} is called {registered!r} now.", FutureWarning, stacklevel=3)
-    return METHODS[registered]
+    """Return the method with a name; capitals do not matter."""
+    for registered, method in METHODS.items():
+        if _normalize_name(registered) == _normalize_name(name):
+            return method
+    raise ValueError(f"There is no method {name!r}; there are {', '.join(METHODS)}.")
 
 
 def _normalize_name(name: str) -> str:
-    """Map names of earlier versions, such as ``linear_svm`` or ``centred-logistic``, to one spelling."""
-    return re.sub(r"[^a-z0-9]", "", name.lower().replace("centred", "centered"))
+    return name.strip().lower()
 
 
 RESERVED_NAMES = ("auto", "help")  # these have another meaning in the parameter `methods` or in the command line
@@ -665,12 +700,15 @@ def expand_methods(
 
 
 def _mark_as_own(method: Method) -> Method:
-    """Return the method, marked as the user's own unless it is in the registry."""
-    if METHODS.get(method.name) is method:
-        return method
+    """Return the registered method that it equals, or the method marked as the user's own."""
+    registered = METHODS.get(method.name)
+    if registered is not None:
+        is_equal = describe_method(replace(method, source=registered.source)) == describe_method(registered)
+        if is_equal:
+            return registered
     if not method.is_projection:
         _check_classifier(method.name, method.classifier)
-    return replace(method, own=True)
+    return replace(_with_source(method), own=True)
 
 
 def _make_own_method(name: str, classifier: Any, grid: Any = None) -> Method:
@@ -678,7 +716,7 @@ def _make_own_method(name: str, classifier: Any, grid: Any = None) -> Method:
     if not name.strip():
         raise ValueError(f"{name!r} cannot be the name of a method: it is empty. Use another name.")
     for existing in (*METHODS, *RESERVED_NAMES):
-        if existing == name or _normalize_name(existing) == _normalize_name(name):
+        if _normalize_name(existing) == _normalize_name(name):
             raise ValueError(
                 f"{name!r} cannot be the name of a method: {existing!r} is a registered or reserved name. Use another "
                 "name."
@@ -687,7 +725,8 @@ def _make_own_method(name: str, classifier: Any, grid: Any = None) -> Method:
     grid = {} if grid is None else grid
     _check_grid(name, classifier, grid)
     kind: Kind = "invariant" if consumes_domains(classifier) else "plain"
-    return Method(name, kind, classifier, grid=grid, description=f"your own: {type(classifier).__name__}", own=True)
+    description = f"your own: {type(classifier).__name__}"
+    return _with_source(Method(name, kind, classifier, grid=grid, description=description, own=True))
 
 
 def _check_classifier(name: str, classifier: Any) -> None:

@@ -59,7 +59,7 @@ class UnseenClassifier(BaseSelector):
         The candidates: names in `unseen.model_selection.METHODS`, and classifiers of your own, as pairs
         ``("mine", SVC())`` or, with several settings, as triples ``("mine", SVC(), {"C": [1, 10]})``; see
         :ref:`own_models`. "auto" is "logistic", "RBF SVM", "CIDG", "extra trees", "random forest" and, unless classes
-        times features exceed 1,000 or `X` is sparse, "gradient boosting"; with ``transductive=True`` also "centered
+        times features exceed 500 or `X` is sparse, "gradient boosting"; with ``transductive=True`` also "centered
         logistic" and "centered RBF SVM". With `feature_map` also "mapped ridge", ridge classification of mapped
         features, which replaces the RBF SVMs.
     ensemble : bool, default=True

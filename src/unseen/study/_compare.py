@@ -275,7 +275,7 @@ def compare(
         The few settings that a method has in ensembles; or all of its settings, in "lean" without the widest kernel and
         the smallest ridge.
     quick : bool, default=False
-        Use small grids, for a first result.
+        Use small grids and one repeat, for a first result.
     store : str or path, default=None
         File of results, from which an interrupted comparison continues. None stores no results.
     random_state : int, default=0
@@ -311,7 +311,7 @@ def compare(
     protocol = replace(
         COMPARISON_PROTOCOL,
         selection=selection,
-        repeats=repeats,
+        repeats=1 if quick else repeats,
         preprocess=scale,
         centering="target" if transductive else "source",
         quick=quick,

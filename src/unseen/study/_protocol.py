@@ -231,6 +231,8 @@ def make_configuration(samples: Samples, protocol: Protocol, preprocessor: Any) 
     """Return everything that results depend on besides method, task and repeat; a store keeps configurations apart."""
     settings = asdict(protocol)
     del settings["repeats"]  # more repeats are more rows of the same configuration
+    if not isinstance(protocol.metric, str):
+        settings["metric"] = full_repr(protocol.metric)
     return {"data": hash_data(samples), **settings, "preprocess": full_repr(preprocessor), "unseen": __version__}
 
 

@@ -1,11 +1,9 @@
-"""Tables of a comparison: tasks by methods, with ranks and wins, as Markdown, LaTeX, CSV and JSON."""
+"""Tables of a comparison: tasks by methods, with ranks and wins."""
 
 from __future__ import annotations
 
 import csv
-import io
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from typing import Any
@@ -18,11 +16,6 @@ from ._protocol import Task
 from ._store import Row
 
 EQUALITY_DECIMALS = 9  # decimal places to which means are compared, since they may differ by rounding
-MARKDOWN_ESCAPES = str.maketrans({mark: f"\\{mark}" for mark in "\\|*_`<"})
-LATEX_ESCAPES = str.maketrans(
-    {mark: f"\\{mark}" for mark in "_&%#${}"}
-    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-)
 
 
 @dataclass(frozen=True)
@@ -74,12 +67,22 @@ class AccuracyTable:
         """Count the tasks on which each method is best."""
         return {m: sum(self.cells[t, m].best for t in self.tasks) for m in self.methods}
 
-    def text(self, format: str) -> str:
-        """Return the table as markdown, latex, csv or json."""
-        writers = {"markdown": _markdown, "latex": _latex, "csv": _csv, "json": _json}
-        if format not in writers:
-            raise ValueError(f"format must be one of {', '.join(writers)}; got {format!r}.")
-        return writers[format](self)
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dict for each task and method, with None for a mean that is not known."""
+        return [
+            {"task": task, "method": method, **asdict(cell), "mean": _known(cell.mean)}
+            for (task, method), cell in self.cells.items()
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the cells and the summaries, in values that JSON can represent."""
+        means = {method: _known(mean) for method, mean in self.means().items()}
+        summary = {"mean": means, "mean_rank": self.ranks(), "wins": self.wins()}
+        return {"cells": self.records(), "summary": summary}
+
+
+def _known(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def has_score(row: Row) -> bool:
@@ -162,78 +165,3 @@ def make_summary_rows(table: AccuracyTable) -> list[tuple[str, list[str]]]:
         ("mean rank", [f"{v:.1f}" for v in table.ranks().values()]),
         ("wins", [str(v) for v in table.wins().values()]),
     ]
-
-
-def _make_sections(
-    table: AccuracyTable, format_cell: Callable[[Cell], str], escape: Callable[[str], str]
-) -> list[list[list[str]]]:
-    """Return the header, the rows of tasks and the summary rows, as texts."""
-    header = ["Task", *map(escape, table.methods)]
-    tasks = [[escape(task), *(format_cell(table.cells[task, m]) for m in table.methods)] for task in table.tasks]
-    summary = [[name, *values] for name, values in make_summary_rows(table)]
-    return [[header], tasks, summary]
-
-
-def _markdown(table: AccuracyTable) -> str:
-    def format_cell(cell: Cell) -> str:
-        mark = "\\*" if cell.transductive else ""
-        text = f"{cell.mean:.2f} ± {cell.sd:.2f}{mark}" if cell.repeats else cell.status_text
-        text = f"**{text}**" if cell.best else text
-        return text if cell.published is None else f"{text} ({cell.published:.2f})"
-
-    sections = _make_sections(table, format_cell, lambda text: text.translate(MARKDOWN_ESCAPES))
-    header, *lines = (f"| {' | '.join(row)} |" for section in sections for row in section)
-    notes = [f"- {note}".replace("- *", "- \\*") for note in _notes(table)]
-    rule = "|---" * (1 + len(table.methods)) + "|"
-    return "\n".join([header, rule, *lines, *([""] if notes else []), *notes]) + "\n"
-
-
-def _latex(table: AccuracyTable) -> str:
-    def format_cell(cell: Cell) -> str:
-        published = "" if cell.published is None else f" ({cell.published:.2f})"
-        if not cell.repeats:
-            return f"{cell.status_text}{published}"
-        body = f"{cell.mean:.2f} \\pm {cell.sd:.2f}"
-        body = f"\\mathbf{{{body}}}" if cell.best else body
-        return f"${body}{'^*' if cell.transductive else ''}${published}"
-
-    lines = [f"\\begin{{tabular}}{{l{'c' * len(table.methods)}}}", "\\hline"]
-    sections = _make_sections(table, format_cell, lambda text: text.translate(LATEX_ESCAPES).replace("->", "$\\to$"))
-    for section in sections:
-        lines += [" & ".join(row) + " \\\\" for row in section]
-        lines.append("\\hline")
-    return "\n".join([*lines, "\\end{tabular}", *(f"% {note}" for note in _notes(table))]) + "\n"
-
-
-def _notes(table: AccuracyTable) -> Iterator[str]:
-    if any(cell.transductive for cell in table.cells.values()):
-        yield "* transductive: centered on unlabeled target data."
-    if any(cell.published is not None for cell in table.cells.values()):
-        yield f"In parentheses: {table.published_label}."
-    for method in table.methods:
-        cells = [table.cells[task, method] for task in table.tasks]
-        failed = [cell for cell in cells if cell.failed]
-        if failed:
-            reason = " ".join(failed[0].failed.split())
-            yield f"{method} {failed[0].status_text} in {len(failed)} of {len(table.tasks)} tasks: {reason}"
-
-
-def to_records(table: AccuracyTable) -> list[dict[str, Any]]:
-    """Return one dict for each task and method."""
-    return [{"task": t, "method": m, **asdict(table.cells[t, m])} for t in table.tasks for m in table.methods]
-
-
-def _csv(table: AccuracyTable) -> str:
-    records = to_records(table)
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(records)
-    return buffer.getvalue()
-
-
-def _json(table: AccuracyTable) -> str:
-    summary = {"mean": table.means(), "mean_rank": table.ranks(), "wins": table.wins()}
-    text = json.dumps({"cells": to_records(table), "summary": summary})
-    # Python writes NaN, which is not JSON. The second pass converts it to null.
-    return json.dumps(json.loads(text, parse_constant=lambda _: None), indent=2, allow_nan=False) + "\n"

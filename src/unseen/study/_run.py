@@ -419,7 +419,7 @@ class JobQueue:
             text += f", about {format_duration(seconds)}"
         if seconds <= LONG_RUN_SECONDS:
             return f"{text}."
-        return f"{text}. Fewer samples of each domain (max_per_domain), fewer methods or quick grids shorten it."
+        return f"{text}. Fewer samples of each domain, fewer methods or quick grids shorten it."
 
     def _validation_jobs(self, jobs: Sequence[TestJob], pending: Sequence[bool]) -> Iterator[ValidationJob]:
         """The validation that pending test jobs need, as far as its results are not stored."""

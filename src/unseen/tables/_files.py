@@ -203,8 +203,8 @@ def _select_tables(entries: list[Path], requirement: str, source: str) -> list[t
         problem = f"{requirement}, ending in {', '.join(ENDINGS)}; it holds {names}."
         if entries and all(entry.is_dir() for entry in entries):
             problem += (
-                " Photographs in DOMAIN/CLASS/ folders need an ONNX network to extract features "
-                "(unseen.images.extract, or the parameter model)."
+                " Photographs in DOMAIN/CLASS/ folders need a table of their features: unseen extract computes such a "
+                "table with an ONNX network."
             )
         raise TableError([problem], source=source)
     return sorted((_stem(table), table) for table in tables)

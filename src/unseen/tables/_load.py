@@ -490,7 +490,7 @@ def open_data(data: Any, y: Any, sample_domain: Any, options: TableOptions, call
 
     Parameters
     ----------
-    data : DataFrame, dict, list of dict, structured array, str, path, Table or array-like
+    data : DataFrame, dict, list of dict, structured array, str, path, SurveyedTable, Table or array-like
         A table, or the samples.
     y, sample_domain : array-like or None
         Labels and domains of the samples, unless they are columns of the table.
@@ -504,6 +504,8 @@ def open_data(data: Any, y: Any, sample_domain: Any, options: TableOptions, call
     table : SurveyedTable or Table
         A Table if the data are arrays or a Table already.
     """
+    if isinstance(data, SurveyedTable):
+        return data
     if isinstance(data, Table) or not (is_path(data) or has_columns(data)):
         if y is None and not isinstance(data, Table) and (options.label or options.domain):
             as_frame(data, FrameFile.name)  # raises TypeError, since the data have no columns

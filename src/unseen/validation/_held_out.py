@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.utils.parallel import Parallel, delayed
+from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 
 from .. import __version__
+from ..estimators import parallel
 from ..linalg import Array
-from ..model_selection import EXPECTED_ERRORS, Method, full_repr
+from ..model_selection import EXPECTED_ERRORS, Method, describe_method
 from ..models import choose_fit_threshold, fit_table
 from ..tables import Table
+from ..utils.io import check_output_path, raise_if_disk_full
 from ..utils.progress import progress
 from ..utils.samples import Balance
 from ._importance import measure_importance
 
 DEFAULT_THRESHOLD = 0.5  # at which a model without a threshold decides between two classes
 CACHE_VERSION = 1
+FIRST_BYTES = b'{"key": "'  # of every line of a store
+STORED_FIELDS = {"key", "probabilities", "threshold", "model", "seconds", "score", "losses"}
 
 
 @dataclass(frozen=True)
@@ -117,7 +121,7 @@ def predict_held_out(
         calls = (
             delayed(_predict_site)(table, *task, options, positive, aim, task[0] == importance_of) for task in missing
         )
-        for prediction in Parallel(n_jobs=n_jobs, return_as="generator")(calls):
+        for prediction in parallel(n_jobs)(calls):
             results[prediction.method, prediction.site] = prediction
             cache.add(prediction, dict(methods)[prediction.method])
             advance(1)
@@ -178,6 +182,7 @@ class _Cache:
         self.lines: dict[str, dict[str, Any]] = {}
         if path is None:
             return
+        check_output_path(path)
         digest = hashlib.sha256(repr((__version__, CACHE_VERSION, asdict(options), positive, aim)).encode())
         for array in (table.X, table.y, table.domain, table.group):
             digest.update(repr(None if array is None else (array.shape, array.dtype.str)).encode())
@@ -188,7 +193,7 @@ class _Cache:
 
     def key(self, members: Sequence[Method], site: str) -> str:
         """Key of a prediction."""
-        described = [(method.name, full_repr(method.classifier), repr(method.grid)) for method in members]
+        described = [describe_method(method) for method in members]
         return hashlib.sha256(repr((self.run_key, described, site)).encode()).hexdigest()
 
     def get(self, name: str, members: Sequence[Method], site: str, with_importance: bool) -> SitePrediction | None:
@@ -216,24 +221,36 @@ class _Cache:
             "score": prediction.score,
             "losses": None if prediction.losses is None else prediction.losses.tolist(),
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise_if_disk_full(self.path, error)
+            raise
 
 
 def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Read complete lines, and remove a last line that is incomplete because the run was killed."""
     content = path.read_bytes()
+    if content and not content.startswith(FIRST_BYTES):
+        raise ValueError(
+            f"store={str(path)!r} is not a file of validation results: its first bytes are not {FIRST_BYTES!r}. It was "
+            "not changed. Use another file name."
+        )
     end = content.rfind(b"\n") + 1
     for number, text in enumerate(content[:end].splitlines(), start=1):
         try:
             line = json.loads(text)
-            yield line["key"], line
-        except (ValueError, KeyError, TypeError):
+            missing = STORED_FIELDS - line.keys()
+            if missing:
+                raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+        except (ValueError, AttributeError) as error:
             raise ValueError(
-                f"store={str(path)!r} is not a file of validation results: line {number} cannot be read. Use another "
-                "file name."
+                f"store={str(path)!r} is damaged: line {number} cannot be read ({error}). It was not changed. Remove "
+                "the line, or use another file name."
             ) from None
+        yield line["key"], line
     if end < len(content):
         with path.open("r+b") as file:
             file.truncate(end)

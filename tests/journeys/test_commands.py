@@ -1,0 +1,310 @@
+"""Every command at its defaults, in two processes, on tables of realistic size, and one number of each again."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+from scipy.stats import chi2_contingency
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score, roc_auc_score
+from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+pytest.importorskip("typer", reason="the command needs its extra")
+pytest.importorskip("skops", reason="model files need the extra")
+
+from journey_tables import REAL_TABLES, ROLES, SCRIPT, first_screen, make_table, read_rows, run
+from unseen.datasets import load_digits_table, make_synthetic
+
+pytestmark = pytest.mark.journeys
+JOBS = ("--jobs", 2)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("journeys")
+
+
+@pytest.fixture(scope="module")
+def six_sites(home):
+    return make_table(home / "six_sites.csv")
+
+
+@pytest.fixture(scope="module")
+def rare_events(home):
+    return make_table(home / "rare_events.csv", event_rate=0.05, seed=1)
+
+
+@pytest.fixture(scope="module")
+def eleven_classes(home):
+    return make_table(home / "eleven_classes.csv", n_classes=11, seed=2)
+
+
+@pytest.fixture(scope="module")
+def mixed(home):
+    return make_table(home / "mixed.csv", n_rows=1000, n_sites=4, mixed=True, seed=3)
+
+
+@pytest.fixture(scope="module")
+def new_site(home):
+    """Labeled rows of a site that is not in the training table."""
+    data = make_table(home / "new_site.csv", n_rows=300, n_sites=1, seed=8)
+    data.path.write_text(data.path.read_text().replace("site 00", "site 99"))
+    return data
+
+
+@pytest.fixture(scope="module")
+def model(home, six_sites):
+    """A model file, and what `unseen fit` printed."""
+    done = run("fit", six_sites.path, *ROLES, "-o", "model.unseen", *JOBS, cwd=home)
+    return home / "model.unseen", done.stdout
+
+
+def held_out_probabilities(classifier, data):
+    """Leave-one-site-out probabilities, by scikit-learn alone."""
+    return cross_val_predict(
+        make_pipeline(StandardScaler(), classifier),
+        data.X,
+        data.y,
+        groups=data.site,
+        cv=LeaveOneGroupOut(),
+        method="predict_proba",
+    )
+
+
+def test_fit_states_what_to_expect(model, six_sites):
+    path, printed = model
+    assert "On a new domain expect an accuracy of" in first_screen(printed)
+    expected = float(re.search(r"expect an accuracy of (?:about )?(\d+)%", printed)[1]) / 100
+    predicted = np.unique(six_sites.y)[held_out_probabilities(LogisticRegression(), six_sites).argmax(axis=1)]
+    assert expected > accuracy_score(six_sites.y, predicted) - 0.03
+    again = run("fit", six_sites.path, *ROLES, "-o", path, *JOBS, cwd=path.parent, check=False)
+    assert (again.returncode, "is a complete model file" in again.stderr) == (2, True)
+
+
+def test_show_prints_the_mean_of_the_held_out_sites(model):
+    path, printed = model
+    done = run("show", path, cwd=path.parent)
+    assert "On a new domain expect" in first_screen(done.stdout)
+    card = json.loads(run("show", path, "--format", "json", cwd=path.parent).stdout)
+    scores = card["scores"]
+    assert scores["mean"] == pytest.approx(np.mean(list(scores["by_domain"].values())))
+    assert f"{100 * scores['mean']:.1f}" in printed
+
+
+def test_predict_states_the_accuracy_of_its_file(model, new_site):
+    path, _ = model
+    done = run("predict", path, new_site.path, "-o", "predictions.csv", cwd=path.parent)
+    rows = read_rows(path.parent / "predictions.csv")
+    labels = [row["label"] for row in rows]
+    assert f"Accuracy: {accuracy_score(new_site.y, labels):.1%}" in first_screen(done.stdout)
+    risks = [float(row["p(class 01)"]) for row in rows]
+    assert roc_auc_score(new_site.y, risks) > 0.8
+    assert labels == [f"class {int(risk >= 0.5):02d}" for risk in risks]
+
+
+def test_adapt_improves_the_log_loss_of_its_site(model, new_site):
+    path, _ = model
+    half = path.parent / "half.csv"
+    lines = new_site.path.read_text().splitlines(keepends=True)
+    half.write_text("".join(lines[:151]))
+    done = run("adapt", path, half, "-o", "adapted.unseen", cwd=path.parent)
+    assert "150" in first_screen(done.stdout + done.stderr)
+    accuracies = {}
+    for name in ("model.unseen", "adapted.unseen"):
+        run("predict", name, new_site.path, "-o", "p.csv", cwd=path.parent)
+        labels = [row["label"] for row in read_rows(path.parent / "p.csv")][150:]
+        accuracies[name] = accuracy_score(new_site.y[150:], labels)
+    assert accuracies["adapted.unseen"] > accuracies["model.unseen"] - 0.05
+
+
+def test_diagnose_tests_class_proportions_as_a_contingency_table_does(home, six_sites):
+    done = run("diagnose", six_sites.path, *ROLES, "--format", "json", cwd=home)
+    summary = json.loads(done.stdout)
+    counts = [[int(((six_sites.site == s) & (six_sites.y == c)).sum()) for c in np.unique(six_sites.y)]
+              for s in six_sites.sites]  # fmt: skip
+    assert summary["counts"] == counts
+    (test,) = [test for test in summary["tests"] if test["key"] == "label"]
+    assert test["statistic"] == pytest.approx(chi2_contingency(counts, correction=False).statistic)
+    assert abs(test["p_value"] - chi2_contingency(counts, correction=False).pvalue) < 0.1
+    assert {test["key"]: test["flagged"] for test in summary["tests"]}["covariate"]
+
+
+def test_compare_gives_the_majority_its_share(home, rare_events):
+    done = run("compare", rare_events.path, *ROLES, *JOBS, "--report", "report.html", cwd=home)
+    assert "Use " in first_screen(done.stdout)
+    assert "do not fit" not in done.stdout
+    assert (home / "report.html").stat().st_size > 10_000
+    stored = run("compare", rare_events.path, *ROLES, "--format", "json", cwd=home)  # from the store, at once
+    methods = {method["name"]: method for method in json.loads(stored.stdout)["methods"]}
+    shares = [np.mean(rare_events.y[rare_events.site == name] == "class 00") for name in rare_events.sites]
+    assert methods["majority"]["mean"] == pytest.approx(np.mean(shares))
+    assert methods["auto"]["mean"] > np.mean(shares) - 0.01
+
+
+def test_validate_reports_the_auc_of_its_predictions(home, mixed):
+    done = run("validate", mixed.path, *ROLES, *JOBS, "--tables", "tables", cwd=home)
+    assert "What to expect at a new site" in first_screen(done.stdout)
+    predictions = [row for row in read_rows(home / "tables" / "predictions.csv") if row["method"] == "auto"]
+    measures = read_rows(home / "tables" / "measures.csv")
+    for site in mixed.sites:
+        rows = [row for row in predictions if row["site"] == site]
+        assert len(rows) == (mixed.site == site).sum()
+        expected = roc_auc_score([row["label"] for row in rows], [float(row["probability_class 01"]) for row in rows])
+        (value,) = [
+            float(row["value"])
+            for row in measures
+            if (row["method"], row["site"], row["measure"]) == ("auto", site, "auc")
+        ]
+        assert value == pytest.approx(expected, abs=1e-6)
+    plain = held_out_probabilities(LogisticRegression(), mixed)[:, 1]
+    assert roc_auc_score(
+        [row["label"] for row in predictions], [float(row["probability_class 01"]) for row in predictions]
+    ) > (roc_auc_score(mixed.y, plain) - 0.05)
+
+
+@pytest.mark.parametrize("command", ["validate", "sites", "compare"])
+def test_one_and_two_processes_print_the_same(home, mixed, command):
+    options = {
+        "validate": ("--methods", "logistic", "--compare-with", "none"),
+        "sites": ("--methods", "logistic"),
+        "compare": ("--methods", "logistic,CIDG", "--repeats", 1),
+    }[command]
+    printed = []
+    for jobs in (1, 2):
+        store = () if command == "validate" else ("--store", f"{command}-{jobs}.sqlite")
+        done = run(command, mixed.path, *ROLES, *options, *store, "--jobs", jobs, "--format", "csv", cwd=home)
+        printed.append(done.stdout)
+    assert printed[0] == printed[1]
+    assert len(printed[0].splitlines()) > 4
+
+
+def test_sites_ends_with_the_accuracy_of_leaving_one_site_out(home, eleven_classes):
+    done = run("sites", eleven_classes.path, *ROLES, *JOBS, cwd=home)
+    assert "training domains" in first_screen(done.stdout)
+    mean = float(re.search(r"│ 5 +│ +([\d.]+)", done.stdout)[1]) / 100
+    models = (LogisticRegression(max_iter=1000), HistGradientBoostingClassifier(max_iter=50))
+    average = sum(held_out_probabilities(model, eleven_classes) for model in models)
+    expected = accuracy_score(eleven_classes.y, np.unique(eleven_classes.y)[average.argmax(axis=1)])
+    assert mean == pytest.approx(expected, abs=0.04)
+
+
+def test_fit_of_many_sites(home):
+    many = make_table(home / "many_sites.csv", n_rows=6000, n_sites=36, seed=4)
+    done = run("fit", many.path, *ROLES, "-o", "many.unseen", *JOBS, "--format", "json", cwd=home)
+    card = json.loads(done.stdout)
+    assert len(card["scores"]["by_domain"]) == 36
+    plain = np.unique(many.y)[held_out_probabilities(LogisticRegression(), many).argmax(axis=1)]
+    assert card["expected_performance"]["mean"] == pytest.approx(accuracy_score(many.y, plain), abs=0.05)
+    assert card["expected_performance"]["lower"] < card["expected_performance"]["mean"]
+
+
+def test_demo_compares_the_digits(home):
+    done = run("demo", *JOBS, "--format", "json", cwd=home)
+    summary = json.loads(done.stdout)
+    table = load_digits_table()
+    (majority,) = [method for method in summary["methods"] if method["name"] == "majority"]
+    frequencies = np.unique(table.y, return_counts=True)[1] / len(table.y)
+    assert majority["mean"] <= frequencies.max() + 1e-9
+    assert summary["verdict"]["recommendation"]["method"] in {method["name"] for method in summary["methods"]}
+    assert (home / "report.html").exists()
+
+
+def test_reproduce_synthetic_has_the_nearest_neighbor_of_scikit_learn(home):
+    done = run("reproduce", "synthetic", "--repeats", 3, "--format", "csv", *JOBS, cwd=home)
+    lines = done.stdout.splitlines()
+    column = {name: i for i, name in enumerate(lines[0].split(","))}
+    cells = [line.split(",") for line in lines[1:]]
+    (mean,) = [
+        float(c[column["mean"]]) for c in cells if c[0] == "within the sources" and c[column["method"]] == "1-NN"
+    ]
+    scores = []
+    for seed in range(3):
+        data = make_synthetic(validation_domain=True, random_state=seed)
+        is_source = np.isin(data.domain, ["domain 1", "domain 2"])
+        is_target = data.domain == "domain 3"
+        nearest = KNeighborsClassifier(1).fit(data.data[is_source], data.target[is_source])
+        scores.append(nearest.score(data.data[is_target], data.target[is_target]))
+    assert mean / 100 == pytest.approx(np.mean(scores), abs=0.05)
+    assert (home / "synthetic.png").exists()
+
+
+def test_extract_computes_the_features_of_a_network(home):
+    pytest.importorskip("onnx", reason="networks need the extra images")
+    image = pytest.importorskip("PIL.Image")
+    import onnx
+    import polars as pl
+
+    from tiny_network import WEIGHTS, tiny_model
+
+    onnx.save(tiny_model(), home / "tiny.onnx")
+    colors = {"cat": (200, 40, 60), "dog": (30, 150, 90)}
+    for camera in ("east", "west", "north"):
+        for animal, color in colors.items():
+            folder = home / "photos" / camera / animal
+            folder.mkdir(parents=True)
+            for number in range(5):
+                image.new("RGB", (30, 20), color).save(folder / f"{number}.png")
+    options = ("--network", "tiny.onnx", "--output-name", "fc6", "-o", "features.parquet")
+    done = run("extract", "photos", *options, cwd=home)
+    assert "30 images of 3 domains and 2 classes" in done.stderr
+    table = pl.read_parquet(home / "features.parquet")
+    features = table.select(pl.selectors.float()).to_numpy()
+    means, deviations = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    for animal, color in colors.items():
+        expected = ((np.array(color) / 255 - means) / deviations) @ WEIGHTS
+        shown = features[(table["label"] == animal).to_numpy()]
+        np.testing.assert_allclose(shown, np.tile(expected, (15, 1)), atol=0.02)
+
+
+def fetch(address):
+    """Return a page of a server that has just started."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                return answer.read().decode()
+        except urllib.error.URLError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_explore_starts_answers_and_stops(home, six_sites):
+    pytest.importorskip("uvicorn", reason="the explorer needs its extra")
+    command = [sys.executable, "-c", SCRIPT, "explore", str(six_sites.path), *ROLES, "--no-browser"]
+    process = subprocess.Popen(command, cwd=home, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        address = ""
+        while not address.startswith("http://"):
+            line = process.stderr.readline()
+            assert line, "the server has ended"
+            address = line.strip()
+        assert "<html" in fetch(address)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", ["heart", "impact_tbi"])
+def test_a_real_table_is_validated(home, name):
+    path = REAL_TABLES / f"{name}.csv.gz"
+    if not path.exists():
+        pytest.skip(f"{path} is not here")
+    options = ("--methods", "logistic", "--compare-with", "none")
+    done = run("validate", path, "--label", "label", "--domain", "domain", *options, *JOBS, cwd=home)
+    assert "What to expect at a new site" in first_screen(done.stdout)
