@@ -51,8 +51,8 @@ def load_penguins(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
     >>> [int((species == name).sum()) for name in ("Adelie", "Chinstrap", "Gentoo")]
     [146, 68, 119]
     """
-    with (files(__package__) / "data" / "penguins.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
+    text = (files(__package__) / "data" / "penguins.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
     values = np.array([[float(row[name]) for name in FEATURES] for row in rows])
     sex = np.array([row["sex"] for row in rows])
     species = np.array([row["species"] for row in rows])
