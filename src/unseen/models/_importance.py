@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ..linalg import Array, Ints
-from ..model_selection import LeaveOneDomainOut, check_metric, get_metric, score_probabilities
+from ..model_selection import LeaveOneDomainOut, Scoring, check_metric, get_metric, score_probabilities
 from ..report import draw_importance, render_importance
 from ..tables import Schema, Table, TableOptions, open_data, read_survey
 from ..utils.optional_imports import optional_import
@@ -154,7 +154,7 @@ def permute_columns(
     predict: Callable[[Array, Labels], Array],
     samples: Samples,
     schema: Schema,
-    scoring: str,
+    scoring: Scoring,
     n_repeats: int,
     random_state: int,
     max_batch_rows: int = 0,
