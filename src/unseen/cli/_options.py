@@ -452,12 +452,12 @@ def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
     An option that the command itself declares under the same name is the command's.
     """
     own = inspect.signature(command, eval_str=True).parameters
-    shared = inspect.signature(table_options, eval_str=True, locals={"TableOptions": Any}).parameters
-    shared = {name: parameter for name, parameter in shared.items() if name not in own}
-    before = [parameter for name, parameter in own.items() if parameter.kind != parameter.KEYWORD_ONLY]
-    after = [parameter for name, parameter in own.items() if parameter.kind == parameter.KEYWORD_ONLY]
+    signature = inspect.signature(table_options, eval_str=True, locals={"TableOptions": Any})
+    shared = {name: parameter for name, parameter in signature.parameters.items() if name not in own}
+    arguments = [parameter for parameter in own.values() if parameter.kind != parameter.KEYWORD_ONLY]
     data_options = [parameter for name, parameter in shared.items() if name != "seed"]
-    parameters = [*before, *data_options, *(p for p in after if p.name != "request"), shared["seed"]]
+    own_options = [parameter for name, parameter in own.items() if name != "request" and parameter not in arguments]
+    parameters = [*arguments, *data_options, *own_options, shared["seed"]]
 
     @wraps(command)
     def run(**values: Any) -> None:

@@ -305,7 +305,7 @@ def metric_range(scoring: Scoring, n_classes: int | None = None) -> tuple[float,
     >>> metric_range("AUC"), metric_range("matthews_corrcoef"), metric_range("neg_brier_score", n_classes=2)
     ((0.0, 1.0), (-1.0, 1.0), (-1.0, 0.0))
     """
-    name = get_metric(scoring).scoring if isinstance(scoring, str) else _scorer_name(scoring)
+    name = str(get_metric(scoring).scoring) if isinstance(scoring, str) else _scorer_name(scoring)
     if name == "neg_brier_score":
         return (-1.0, 0.0) if n_classes == 2 else (-2.0, 0.0)
     for limits, names in RANGES.items():

@@ -153,7 +153,7 @@ def _add_probabilities(request: RequestedResponses) -> RequestedResponses:
     return request if callable(request) or "predict_proba" in request else (*request, "predict_proba")
 
 
-def required_responses(scoring: str) -> tuple[str, ...]:
+def required_responses(scoring: Scoring) -> tuple[str, ...]:
     """Methods of a classifier that a metric needs beside predicted labels."""
     return () if scoring == "accuracy" or uses_labels_only(scoring) else RESPONSES
 

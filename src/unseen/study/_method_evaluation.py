@@ -30,6 +30,7 @@ from ..model_selection import (
     OutOfDomainPredictions,
     Prediction,
     Scorer,
+    Scoring,
     Split,
     TrialSplits,
     best_by_variant,
@@ -115,7 +116,7 @@ class Problem:
     heads: tuple[str, ...] = ("1-NN",)
     quick: bool = False
     grid: GridName = "full"
-    scoring: str = "accuracy"
+    scoring: Scoring = "accuracy"
     balance: Balance = "none"
     methods: Mapping[str, Method] = field(default_factory=lambda: METHODS)
     keeps_probabilities: bool = False

@@ -21,6 +21,7 @@ from ..model_selection import (
     Metric,
     ProgressOptions,
     Score,
+    Scoring,
     Split,
     check_metric,
     full_repr,
@@ -421,7 +422,7 @@ def score_training_sets(
     held_out: Sequence[Ints],
     candidates: Sequence[Candidate],
     config: EvaluationConfig,
-    scoring: str,
+    scoring: Scoring,
     store: str | Path | None,
 ) -> Array:
     """Scores of training sets (rows) on the domains that each of them holds out (columns); NaN elsewhere.
@@ -434,7 +435,7 @@ def score_training_sets(
         "learning curve": [candidate.key for candidate in candidates],
         "data": hash_data(samples),
         "preprocess": full_repr(config.preparation),
-        "metric": scoring,
+        "metric": scoring if isinstance(scoring, str) else full_repr(scoring),
         "unseen": __version__,
     }
     key = configuration_key(configuration)
