@@ -75,6 +75,7 @@ def predict(
             help="Known class frequencies at the new domain, comma-separated, such as ill=0.03; others share the rest.",
         ),
     ] = None,
+    trusted: o.Trusted = None,
     ask: Annotated[
         int | None,
         o.make_option(
@@ -95,7 +96,6 @@ def predict(
             help="Append facts of this batch to an SQLite file, for unseen monitor.",
         ),
     ] = None,
-    trusted: o.Trusted = None,
     output: Annotated[
         Path,
         o.make_option(
