@@ -66,7 +66,8 @@ def make_model(table: Table, *members: Pipeline) -> tuple[TableModel, dict[str, 
     pool = EnsembleClassifier([*members], np.full(n, 1 / n), np.ones(n), conformal_scores=[np.linspace(0, 1, 5)] * 3)
     novelty = Novelty(n_components=4).fit(Z, sample_domain=table.domain)
     fitted = pool.fit(Z, table.y, sample_domain=table.domain)
-    card = {"schema": table.schema.to_dict(), "data": {"name": table.name, "missing": {"visits": 0.2}}}
+    counts = {"rows": len(table.X), "features": table.X.shape[1], "domains": {}, "classes": [], "notices": []}
+    card = {"schema": table.schema.to_dict(), "data": {"name": table.name, "missing": {"visits": 0.2}, **counts}}
     return TableModel(prepared, fitted, novelty), card
 
 

@@ -305,7 +305,7 @@ class AdaptationPlan:
 
 def _to_lists(values: Array) -> list[Any]:
     """Nested lists, with None for NaN."""
-    return np.where(np.isfinite(values), values, None).tolist()
+    return np.where(np.isfinite(values), values.astype(object), None).tolist()
 
 
 def check_level(level: str) -> None:
