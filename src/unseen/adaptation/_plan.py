@@ -305,7 +305,9 @@ class AdaptationPlan:
 
 def _to_lists(values: Array) -> list[Any]:
     """Nested lists, with None for NaN."""
-    return np.where(np.isfinite(values), values.astype(object), None).tolist()
+    without_nan = values.astype(object)
+    without_nan[~np.isfinite(values)] = None
+    return without_nan.tolist()
 
 
 def check_level(level: str) -> None:
