@@ -80,7 +80,7 @@ def test_labels_may_be_an_array_and_rows_without_a_known_label_are_left_out(mode
     unknown = table.assign(ill=table["ill"].astype(object))
     unknown.loc[::3, "ill"] = None
     assert model.importance(unknown, sample_domain="site").scores.keys() == by_column.scores.keys()
-    with pytest.raises(ValueError, match="Importance needs labels"):
+    with pytest.raises(ValueError, match="Labels are needed"):
         model.importance(features)
     with pytest.raises(ValueError, match="No label"):
         model.importance(features, np.full(len(features), 7))
@@ -137,7 +137,7 @@ def test_the_page_and_the_figure_show_all_columns(model, table):
 
 def test_permutations_that_are_predicted_at_once_give_the_same_losses(model, table):
     here = table[table["site"].isin(["s1", "s2"])]
-    X, domain, codes = model._read_labeled(here, None, "site")
+    X, domain, codes = model.read_labeled(here, None, "site")
     samples = Samples(X, model.classes_[codes], np.asarray(domain).astype(str), model.classes_)
 
     def predict(rows, domains):

@@ -415,14 +415,14 @@ class Model:
             Mean loss of each column with its interval, and the loss on each domain.
         """
         model = self.table_model
-        X, domain, codes = self._read_labeled(data, y, sample_domain)
+        X, domain, codes = self.read_labeled(data, y, sample_domain)
         classes = model.classes_
         samples = Samples(X, classes[codes], group_rows(_as_text(domain), len(X)), classes)
         if metric is None:
             metric = str(self.card.get("expected_performance", {}).get("metric", "accuracy"))
         return measure_importance(model, samples, self.schema, metric, n_repeats, max_per_domain, random_state)
 
-    def _read_labeled(self, data: Any, y: Any, sample_domain: Any) -> tuple[Array, Any, Ints]:
+    def read_labeled(self, data: Any, y: Any, sample_domain: Any) -> tuple[Array, Any, Ints]:
         """Return encoded rows whose label is a class of the model, the domain of each or None, and codes of labels."""
         if y is not None:
             X, domain, _ = self._encode(data, sample_domain)
@@ -437,7 +437,7 @@ class Model:
             labels = [batch.labels for batch in batches if batch.labels is not None]
             if len(labels) < len(batches):
                 raise ValueError(
-                    f"Importance needs labels, and data have no column {self.schema.label!r}. Pass y, or data with "
+                    f"Labels are needed, and data have no column {self.schema.label!r}. Pass y, or data with "
                     "that column."
                 )
             X = np.concatenate([batch.X for batch in batches])
