@@ -176,7 +176,9 @@ def prepare_subgroups(summary: Mapping[str, Any]) -> list[Section]:
 
 def prepare_forests(summary: Mapping[str, Any]) -> list[Section]:
     """Prepare a forest plot for each measure: sites, their summary, and the prediction interval as a band."""
-    plots = []
+    plots: list[Section] = []
+    if len(summary["sites"]) == 1:
+        return plots  # the summary has the only row
     for record in _main_records(summary, "summary"):
         facts = summary["measure_names"][record["measure"]]
         if not facts["in_forest"] or not is_number(record["estimate"]):

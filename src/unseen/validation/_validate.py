@@ -18,7 +18,7 @@ from ..linalg import Array
 from ..metrics import stated_odds
 from ..model_selection import Method, expand_methods, parse_methods
 from ..models import AUTO, Model, check_threshold, choose_domain_threshold, choose_positive, load_model
-from ..tables import Dates, Scale, Schema, Table, TableOptions, open_data, read_survey
+from ..tables import Dates, Scale, Schema, Table, TableOptions, has_columns, is_path, open_data, read_survey
 from ..utils.environment import environment_info
 from ..utils.samples import Balance
 from ..utils.validation import Labels, check_domains, format_list
@@ -206,6 +206,7 @@ def validate(
     positive, positive_rule = choose_positive(table.samples.classes, positive)
     check_threshold(threshold, len(table.samples.classes))
     models = _parse_models([methods, *compare_with], transductive)
+    subgroups = {name: read_subgroups(table.X, table.schema, name) for name in by}
     held_out = predict_held_out(
         table,
         models,
@@ -261,7 +262,7 @@ def validate(
         shares,
         held_out,
         table.group,
-        {name: read_subgroups(table.X, table.schema, name) for name in by},
+        subgroups,
     )
 
 
@@ -279,6 +280,10 @@ def _validate_model(
     """Validate a fitted model, as it is, on labeled rows of new sites."""
     classes = model.classes_
     table_model = model.table_model
+    column = model.schema.domain
+    has_names = is_path(data) or has_columns(data)
+    if sample_domain is None and column is not None and has_names and model.open_table(data).has_column(column):
+        sample_domain = column
     X, domain, codes = model.read_labeled(data, y, sample_domain)
     site = np.full(len(X), "new site") if domain is None else np.asarray(domain).astype(str)
     own_threshold = table_model.threshold
