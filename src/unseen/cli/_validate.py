@@ -39,6 +39,17 @@ def validate(
     missing: o.Missing = None,
     max_per_domain: o.MaxPerDomain = None,
     scale: o.Scale = "standardize",
+    model: Annotated[
+        Path | None,
+        o.make_option(
+            o.METHODS,
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            show_default="fit new models",
+            help="Validate this model file as it is on the labeled sites of DATA, one or several.",
+        ),
+    ] = None,
     methods: o.FitMethods = "auto",
     compare_with: Annotated[
         str,
@@ -77,17 +88,6 @@ def validate(
             metavar="COLUMNS",
             show_default="none",
             help="Columns by whose values all measures are repeated for subgroups, comma-separated.",
-        ),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        o.make_option(
-            o.METHODS,
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            show_default="fit new models",
-            help="Validate this model file as it is on the labeled sites of DATA, one or several.",
         ),
     ] = None,
     tau_prior: Annotated[

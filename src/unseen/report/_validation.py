@@ -312,7 +312,11 @@ class Panel:
     def area(self, xs: Sequence[float], low: Sequence[float], high: Sequence[float]) -> str:
         """A closed path between two curves."""
         points = [*zip(xs, high, strict=True), *zip(reversed(xs), reversed(low), strict=True)]
-        clipped = [(x, min(max(y, self.y_low), self.y_high)) for x, y in points if is_number(y)]
+        clipped = [
+            (x, min(max(y, self.y_low), self.y_high))
+            for x, y in points
+            if is_number(y) and self.x_low <= x <= self.x_high
+        ]
         return "M" + "L".join(f"{self.x(x)},{self.y(y)}" for x, y in clipped) + "Z"
 
     def ticks(self, *, percent: bool = True) -> Section:

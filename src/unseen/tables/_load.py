@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from ..kernels import available_bytes
 from ..linalg import Ints
 from ..utils.samples import Samples, allocate_rows, domain_row_limit
-from ..utils.validation import format_list
 from ._arrays import ArrayNames
 from ._checks import find_value_problems, make_name_notices, make_unlabeled_notices, parse_labels, select_columns
 from ._column_roles import Dates, TableOptions, assign_roles
@@ -430,8 +429,6 @@ def read_survey(table: SurveyedTable, seed: int = 0) -> Table:
         table = replace(table, notices=[*table.notices, text]).subsample_domains(max(limit, 2), seed)
     samples, rows, group = table.read()
     check_feature_magnitudes(samples.X, table.schema)
-    if group is not None:
-        _check_groups_within_domains(group, samples.domain, table.name)
     return Table(
         samples.X,
         samples.y,
@@ -443,23 +440,6 @@ def read_survey(table: SurveyedTable, seed: int = 0) -> Table:
         group=group,
         left_out=table.left_out,
     )
-
-
-def _check_groups_within_domains(group: NDArray[np.str_], domain: NDArray[Any], source: str) -> None:
-    """Raise TableError for groups with rows in several domains: they would be in training data and in test data."""
-    pairs = np.unique(np.column_stack([group, domain.astype(str)]), axis=0)
-    names, counts = np.unique(pairs[:, 0], return_counts=True)
-    shared = names[counts > 1]
-    if len(shared):
-        first = str(shared[0])
-        domains = format_list(pairs[pairs[:, 0] == first, 1].tolist())
-        raise TableError(
-            [
-                f"{len(shared):,} of {len(names):,} groups have rows in several domains, such as {first!r} in "
-                f"{domains}. Remove these rows or, if the name denotes another group in each domain, use other names."
-            ],
-            source=source,
-        )
 
 
 def _format_gib(n_bytes: int) -> str:

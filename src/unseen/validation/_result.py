@@ -107,7 +107,7 @@ class ValidationResult:
     group : ndarray of shape (n_rows,) or None
         Group of each row, such as the patient.
     subgroups : mapping
-        Names of subgroups and the subgroup of each row, by the name of the column.
+        For each column, its subgroups in order, with a boolean array of the rows of each.
 
     See Also
     --------
@@ -122,7 +122,7 @@ class ValidationResult:
     missing_share: Mapping[str, float] = field(repr=False)
     held_out: Sequence[SitePrediction] = field(repr=False)
     group: Labels | None = field(default=None, repr=False)
-    subgroups: Mapping[str, Labels] = field(default_factory=dict, repr=False)
+    subgroups: Mapping[str, Mapping[str, NDArray[np.bool_]]] = field(default_factory=dict, repr=False)
 
     # What was validated
 
@@ -410,13 +410,12 @@ class ValidationResult:
     def subgroup_records(self) -> list[dict[str, Any]]:
         """One record for each subgroup and measure of the reported method, over the rows of all sites."""
         records = []
-        for column, labels in self.subgroups.items():
-            for name in np.unique(labels).tolist():
-                rows = labels == name
+        for column, rows_by_name in self.subgroups.items():
+            for name, rows in rows_by_name.items():
                 for one in self._restrict(rows).summaries:
                     if one.method == self.settings.method:
                         low, high = one.interval
-                        record = {"column": column, "subgroup": str(name), "rows": int(rows.sum())}
+                        record = {"column": column, "subgroup": name, "rows": int(rows.sum())}
                         if self.is_binary:
                             record["events"] = int(self.events[rows].sum())
                         record |= {"measure": one.measure, "class": one.of_class, "n_sites": len(one.values)}

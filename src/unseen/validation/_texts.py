@@ -446,13 +446,10 @@ def _describe_threshold(aim: str | float | None) -> str:
         return "The threshold was 0.5."
     if not isinstance(aim, str):
         return f"The threshold was {aim}."
-    try:
-        return f"The threshold was {float(aim)}."
-    except ValueError:
-        return (
-            f"The threshold was chosen for the aim “{aim}” on out-of-domain predictions of the training sites, each of "
-            "which had the same weight; the site left out was not used."
-        )
+    return (
+        f"The threshold was chosen for the aim “{aim}” on out-of-domain predictions of the training sites, each of "
+        "which had the same weight; the site left out was not used."
+    )
 
 
 def describe_results(result: ValidationResult) -> list[str]:

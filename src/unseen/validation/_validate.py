@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from .. import __version__
@@ -159,6 +160,7 @@ def validate(
     start = time.perf_counter()
     if tau_prior not in ("none", "empirical"):
         raise ValueError(f"tau_prior={tau_prior!r} is not allowed. Use 'none' or 'empirical'.")
+    threshold = read_threshold(threshold)
     if cost is not None:
         check_cost(cost)
     if model is not None:
@@ -203,6 +205,8 @@ def validate(
             f"validate needs at least {MIN_SITES} domains, since a model is selected on the domains that remain when "
             f"one is held out; the data have {n_sites}. Use more domains, or compare for two."
         )
+    if table.group is not None:
+        check_groups_within_sites(table.group, table.domain)
     positive, positive_rule = choose_positive(table.samples.classes, positive)
     check_threshold(threshold, len(table.samples.classes))
     models = _parse_models([methods, *compare_with], transductive)
@@ -291,13 +295,10 @@ def _validate_model(
         positive = classes[table_model.positive_code]
     positive, positive_rule = choose_positive(classes, positive)
     if isinstance(threshold, str):
-        try:
-            threshold = float(threshold)
-        except ValueError:
-            raise ValueError(
-                f"threshold={threshold!r} cannot be chosen for a fitted model, since that would use the labels of the "
-                "new sites. Use a number, or leave it out for the threshold of the model."
-            ) from None
+        raise ValueError(
+            f"threshold={threshold!r} cannot be chosen for a fitted model, since that would use the labels of the new "
+            "sites. Use a number, or leave it out for the threshold of the model."
+        )
     check_threshold(threshold, len(classes))
     if threshold is None:
         threshold = own_threshold
@@ -326,6 +327,29 @@ def _validate_model(
     )
 
 
+def read_threshold(threshold: str | float | None) -> str | float | None:
+    """Return the number that a text states, other aims as they are."""
+    try:
+        return threshold if threshold is None else float(threshold)
+    except ValueError:
+        return threshold
+
+
+def check_groups_within_sites(group: Labels, site: Labels) -> None:
+    """Raise ValueError for groups with rows at several sites: they would be in training data and in test data."""
+    pairs = np.unique(np.column_stack([group, site]), axis=0)
+    names, counts = np.unique(pairs[:, 0], return_counts=True)
+    shared = names[counts > 1]
+    if len(shared):
+        first = str(shared[0])
+        sites = format_list(pairs[pairs[:, 0] == first, 1].tolist())
+        raise ValueError(
+            f"{len(shared):,} of {len(names):,} groups have rows in several domains, such as {first!r} in {sites}, and "
+            "would be in training data and in test data. Remove these rows or, if the name denotes another group in "
+            "each domain, use different names."
+        )
+
+
 def check_cost(cost: str) -> None:
     """Raise ValueError for costs that are not two positive numbers."""
     try:
@@ -342,8 +366,8 @@ def count_parameters(schema: Schema) -> int:
     return sum(max(len(column.levels) - 1, 1) if column.kind == "categorical" else 1 for column in schema.columns)
 
 
-def read_subgroups(X: Array, schema: Schema, name: str) -> Labels:
-    """Subgroup of each row by a column of the features; numbers with many values are divided at their terciles."""
+def read_subgroups(X: Array, schema: Schema, name: str) -> dict[str, NDArray[np.bool_]]:
+    """Rows of each subgroup by a column of the features; numbers with many values are divided at their terciles."""
     if name not in schema.feature_names:
         raise ValueError(
             f"by={name!r} is not a column of the features. Use one of {format_list(schema.feature_names)}."
@@ -351,18 +375,21 @@ def read_subgroups(X: Array, schema: Schema, name: str) -> Labels:
     position = schema.feature_names.index(name)
     column = schema.columns[position]
     values = X[:, position]
-    is_known = np.isfinite(values)
-    labels = np.full(len(values), "missing", dtype=object)
+    distinct = np.unique(values[np.isfinite(values)]).tolist()
     if column.kind == "categorical":
-        levels = np.array([*column.levels, "other"], dtype=object)
-        labels[is_known] = levels[values[is_known].astype(int)]
-    elif len(np.unique(values[is_known])) <= MAX_SUBGROUPS:
-        labels[is_known] = [f"{value:g}" for value in values[is_known]]
+        levels = [*column.levels, "other"]  # -1, a level that was not in training, is the last one
+        subgroups = {levels[int(value)]: values == value for value in distinct}
+    elif len(distinct) <= MAX_SUBGROUPS:
+        subgroups = {f"{value:g}": values == value for value in distinct}
     else:
-        low, high = np.quantile(values[is_known], [1 / 3, 2 / 3])
-        names = np.array([f"up to {low:g}", f"{low:g} to {high:g}", f"above {high:g}"], dtype=object)
-        labels[is_known] = names[(values[is_known] > low).astype(int) + (values[is_known] > high)]
-    return labels.astype(str)
+        low, high = np.nanquantile(values, [1 / 3, 2 / 3])
+        subgroups = {
+            f"up to {low:g}": values <= low,
+            f"{low:g} to {high:g}": (values > low) & (values <= high),
+            f"above {high:g}": values > high,
+        }
+    subgroups["missing"] = np.isnan(values)
+    return {key: rows for key, rows in subgroups.items() if rows.any()}
 
 
 def validate_predictions(
@@ -430,6 +457,7 @@ def validate_predictions(
     if len(order) < 2:
         raise ValueError(f"y has the class {order.tolist()[0]!r} only; at least 2 classes are needed.")
     positive, positive_rule = choose_positive(order, positive)
+    threshold = read_threshold(threshold)
     check_threshold(threshold, len(order))
     if cost is not None:
         check_cost(cost)
@@ -462,7 +490,10 @@ def validate_predictions(
         unit=unit,
         facts={"version": __version__, "command": "unseen.validation.validate_predictions(...)"},
     )
-    columns = {key: np.asarray(values).astype(str) for key, values in (subgroups or {}).items()}
+    columns = {}
+    for key, values in (subgroups or {}).items():
+        names = np.asarray(values).astype(str)
+        columns[key] = {str(one): names == one for one in np.unique(names)}
     return ValidationResult(settings, order, labels, site, np.arange(len(labels)), {}, held_out, subgroups=columns)
 
 
