@@ -37,7 +37,6 @@ __all__ = [
     "CalibrationFit",
     "ClassCalibration",
     "DecisionCurve",
-    "DevelopmentSize",
     "Estimate",
     "ExpectedPerformance",
     "RandomEffects",

@@ -208,7 +208,7 @@ class _CountModel:
         return x * predictor - mean, x - mean, mean
 
     def _marginal(self, mean: Array, tau: Array, z: Array) -> tuple[Array, Array, Array, Array]:
-        """Marginal log likelihood of each domain, its score by the mean, the information (equation 20), and modes.
+        """Marginal log likelihood of each domain, its score by the mean, the information (equation 19), and modes.
 
         `z` is a guess of the modes of the random effects, around which the nodes of the quadrature are placed.
         """
@@ -276,7 +276,7 @@ class _CountModel:
 
 
 def _confidence_distribution(grid: _CountFits, equal: _CountFits, k: int, largest: float) -> NormalMixture:
-    """Confidence distribution of tau: Q(tau) = q for quantiles q of chi-square, up to the largest tau (equation 21)."""
+    """Confidence distribution of tau: Q(tau) = q for quantiles q of chi-square, up to the largest tau (equation 20)."""
     q, weight = chi_square_nodes(k - 1)
     profile = np.maximum(np.minimum.accumulate(grid.q), SMALLEST_Q)
     log_tau = np.interp(-np.log(q), -np.log(profile), np.log(grid.tau))

@@ -143,7 +143,7 @@ def random_effects(
     >>> round(result.estimate, 3), round(result.tau, 3), round(result.i2, 2)
     (1.014, 0.203, 0.63)
     >>> [round(end, 2) for end in result.interval], [round(end, 2) for end in result.prediction_interval]
-    ([0.58, 1.45], [0.23, 1.8])
+    ([0.58, 1.45], [0.02, 2.03])
     """
     check_level(level)
     check_tau_prior(tau_prior)

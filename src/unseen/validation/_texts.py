@@ -70,7 +70,7 @@ def describe_for_colleagues(result: ValidationResult) -> list[dict[str, Any]]:
     """One page in plain language: the main figures, what was tested, what to use, what to expect, what to doubt."""
     expectations = _expect_binary(result) if result.is_binary else _expect_multiclass(result)
     several = len(result.site_names) > 1
-    parts = [
+    parts: list[dict[str, Any]] = [
         {"heading": "In short", "sentences": _describe_main_figures(result)},
         {"heading": "What was tested", "sentences": _describe_test(result)},
         {"heading": "What to use", "sentences": _describe_choice(result)},
