@@ -75,6 +75,10 @@ class World:
         values = np.array([one.value for one in estimates])
         errors = np.array([one.se for one in estimates])
         scaled = np.array([[one.scaled_value, one.scaled_se] for one in estimates])
+        if self.metric == "accuracy":
+            # The textbook takes logits of shares with half a success and half a failure more.
+            successes, failures = values * rows + 0.5, (1 - values) * rows + 0.5
+            scaled = np.column_stack([np.log(successes / failures), np.sqrt(1 / successes + 1 / failures)])
         return truth, values, errors, rows, scaled
 
 
@@ -83,6 +87,13 @@ def _measured_auc(rng: np.random.Generator, rows: int, truth: float) -> Estimate
     n_events = max(round(EVENT_SHARE * rows), 2)
     y = np.arange(rows) < n_events
     return auc(y, rng.normal(size=rows) + np.sqrt(2) * ndtri(truth) * y)
+
+
+def textbook_interval(estimates: np.ndarray, standard_errors: np.ndarray) -> tuple[float, float]:
+    """Student's prediction interval with one estimate of tau, as metafor computes it."""
+    result = random_effects(estimates, standard_errors)
+    reach = stdtrit(result.degrees_of_freedom, 0.975) * np.sqrt(result.se**2 + result.tau2)
+    return result.estimate - reach, result.estimate + reach
 
 
 def earlier_interval(values: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
@@ -119,7 +130,7 @@ def simulate(world: World, n_replicates: int, seed: int = 0) -> dict[str, dict[s
                 tau_prior=world.tau_prior,
             ).prediction_interval
 
-        textbook = random_effects(scaled[known, 0], scaled[known, 1]).prediction_interval
+        textbook = textbook_interval(scaled[known, 0], scaled[known, 1])
         intervals = {
             "truth": (expected(None), truth[-1]),
             "measured": (expected(float(rows[-1])), values[-1]),

@@ -69,9 +69,32 @@ def test_the_csv_result_is_the_summary(trials):
     assert rows[0]["measure"] == "auc"
 
 
+def test_a_model_file_is_validated_on_new_sites(trials):
+    code, text = run_command(app, "fit", trials, "--label", "died", "--methods", "logistic", "-o", "model.unseen")
+    assert code == 0, text
+    lines = trials.read_text(encoding="utf-8").replace("aachen,", "ulm,").replace("bonn,", "wien,").splitlines()
+    new = trials.parent / "new.csv"
+    new.write_text("\n".join(lines[:81]), encoding="utf-8")
+    options = ("--event", "death", "--unit", "patients", "--by", "age", "--cost", "3:1", "--report", "r.html")
+    code, text = unseen(new, "--model", "model.unseen", "--positive", "yes", *options, "-o", "result.json")
+    assert code == 0, text
+    result = json.loads((trials.parent / "result.json").read_text(encoding="utf-8"))
+    assert [site["site"] for site in result["sites"]] == ["ulm", "wien"]
+    assert result["odds"] == pytest.approx(1 / 3)
+    assert {one["column"] for one in result["subgroups"]} == {"age"}
+    assert "applied without change" in (trials.parent / "r.html").read_text(encoding="utf-8")
+    new.write_text("\n".join(lines[:41]), encoding="utf-8")
+    code, text = unseen(new, "--model", "model.unseen", "--positive", "yes", "--unit", "patients")
+    assert code == 0, text
+    assert "on 1 new site" in text
+    assert "40 patients from 1 site" in text
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (("--cost", "cheap"), "--cost='cheap' is not allowed"),
+        (("--by", "weight"), "--by='weight' is not a column"),
         (("--threshold", "best"), "--threshold='best' is not allowed"),
         (("--positive", "perhaps"), "--positive='perhaps' is not a class. Use 'no' or 'yes'"),
         (("--report", "report.txt"), "report.txt should end in .html"),

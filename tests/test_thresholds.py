@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from unseen.metrics import choose_threshold, decision_curve, net_benefit, share, threshold_performance
+from unseen.metrics import choose_threshold, decision_curve, net_benefit, share, stated_odds, threshold_performance
 
 
 @st.composite
@@ -38,8 +38,8 @@ def test_wilson_ends_are_where_the_score_test_rejects(n, data):
         assert high == pytest.approx(brentq(statistic, max(successes / n, 1e-9), 1))
     assert 0 <= low <= result.value <= high <= 1
     mirrored = share(n - successes, n)
-    assert mirrored.scaled_value == pytest.approx(-result.scaled_value)
-    assert mirrored.scaled_se == pytest.approx(result.scaled_se)
+    assert mirrored.interval == pytest.approx((1 - high, 1 - low))
+    assert result.counts == (successes, n)
 
 
 def test_a_share_without_rows_is_not_defined():
@@ -64,6 +64,28 @@ def test_counts_and_shares_are_those_of_the_confusion_matrix(rows, threshold):
     values = np.where(predicted, np.where(y, 1.0, -threshold / (1 - threshold)), 0.0)
     assert result.net_benefit.value == pytest.approx(values.mean())
     assert result.net_benefit.se == pytest.approx(values.std(ddof=1) / np.sqrt(len(y)), abs=1e-12)
+
+
+def test_net_benefit_has_the_stated_odds_against_all_and_none():
+    """Eight of ten events and 20 of 90 others are flagged at 0.07; a missed event costs four false alarms."""
+    y = np.repeat([True, False], [10, 90])
+    p = np.where(np.arange(100) % 100 < 8, 0.5, 0.01)
+    p[10:30] = 0.2
+    none = net_benefit(y, p, 0.07, odds=0.25)
+    everyone = net_benefit(y, p, 0.07, odds=0.25, against="all")
+    assert none.value == pytest.approx((8 - 0.25 * 20) / 100)
+    assert everyone.value == pytest.approx(none.value - (10 - 0.25 * 90) / 100)
+    for one, low, high in ((none, -0.25, 1), (everyone, -1, 0.25)):
+        assert low < one.interval[0] < one.value < one.interval[1] < high
+    at_threshold = threshold_performance(y, p, 0.07, odds=0.25)
+    assert (at_threshold.net_benefit, at_threshold.net_benefit_over_all) == (none, everyone)
+    assert (stated_odds("cost=4:1"), stated_odds(0.2), stated_odds("sensitivity=0.9")) == (0.25, 0.25, None)
+
+
+def test_rows_without_a_flag_have_a_finite_weight():
+    one = net_benefit([0, 1, 0], [0.1, 0.1, 0.1], 0.5)
+    assert (one.value, one.se) == (0, 0)
+    assert one.scaled_se > 0.1
 
 
 @given(predicted_rows())

@@ -15,10 +15,20 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import unseen
 from unseen.exceptions import DataWarning
-from unseen.metrics import auc, calibration_slope, choose_threshold, log_loss, random_effects
+from unseen.metrics import (
+    auc,
+    calibration_slope,
+    choose_threshold,
+    count_random_effects,
+    development_size,
+    log_loss,
+    random_effects,
+)
+from unseen.metrics._sample_size import _size_for_shrinkage
 from unseen.model_selection import Method
 from unseen.models import fit_table
 from unseen.report import render_comparison
+from unseen.report._validation import prepare_curves
 from unseen.tables import Column, Schema, Table
 from unseen.validation import _held_out, validate_predictions
 
@@ -91,16 +101,21 @@ def test_measures_of_a_site_are_those_of_its_held_out_predictions(result):
 
 
 def test_the_summary_is_the_random_effects_meta_analysis_of_the_sites(result):
-    measures = result.measures
-    for record in result.summary_records:
-        is_same = (measures["method"] == record["method"]) & (measures["measure"] == record["measure"])
-        rows = measures[is_same]
-        if np.isfinite(rows["scaled_value"]).any():
-            expected = random_effects(rows["scaled_value"], rows["scaled_se"])
-            assert record["scaled_estimate"] == expected.estimate
-            assert record["tau"] == expected.tau
-            if record["scale"] == "identity":
-                assert (record["prediction_low"], record["prediction_high"]) == expected.prediction_interval
+    defined = [summary for summary in result.summaries if summary.is_defined]
+    assert len(defined) > 30
+    for summary in defined:
+        own = [
+            one.estimate
+            for one in result.site_measures
+            if (one.method, one.measure) == (summary.method, summary.measure)
+        ]
+        if own[0].counts is None:
+            expected = random_effects([one.scaled_value for one in own], [one.scaled_se for one in own])
+        else:
+            counts = np.array([one.counts for one in own])
+            family = "poisson" if summary.measure == "observed_expected" else "binomial"
+            expected = count_random_effects(counts[:, 0], counts[:, 1], family)
+        assert summary.effects == expected or not np.isfinite(expected.estimate)
 
 
 def test_the_other_outcome_as_the_event_mirrors_all_measures(result):
@@ -254,7 +269,7 @@ def test_a_prior_makes_the_interval_of_three_sites_useful():
     )
     widths = [np.ptp(one.get_summary("auc").prediction_interval) for one in (without, with_prior)]
     assert widths[1] < 0.7 * widths[0]
-    assert "quantile of Student's t is 4.30" in without.methods_text()
+    assert "All intervals have 2 degrees of freedom" in without.methods_text()
     assert "half-normal prior" in with_prior.methods_text()
 
 
@@ -514,5 +529,217 @@ def test_the_default_model_finds_nothing_in_labels_without_information(seed):
     X, _, site = make_data(seed, n_rows=60)
     y = np.random.default_rng(200 + seed).choice(["ill", "well"], len(X))
     summary = validate(X, y, site, methods="auto").get_summary("auc")
-    assert summary.new_site[0] < 0.5 < summary.new_site[1]
+    assert summary.prediction_interval[0] < 0.5 < summary.prediction_interval[1]
     assert 0.4 < summary.value < 0.6
+
+
+def make_rare_events(seed=0, n_sites=6, n_rows=300, shift=0.0):
+    """Risks of about 7%; `shift` makes predictions too low at the last site, on the logit scale."""
+    rng = np.random.default_rng(seed)
+    site = np.repeat([f"site {i}" for i in range(n_sites)], n_rows)
+    z = rng.normal(-3, 1, len(site))
+    truth = z + shift * (site == f"site {n_sites - 1}")
+    return rng.uniform(size=len(site)) < 1 / (1 + np.exp(-truth)), 1 / (1 + np.exp(-z)), site
+
+
+def test_a_site_is_called_clearly_miscalibrated_only_if_its_interval_excludes_1():
+    y, p, site = make_rare_events(shift=1.5)
+    result = validate_predictions(y, p, sample_domain=site, threshold=0.1)
+    excluded = {
+        one.site
+        for one in result.site_measures
+        if one.measure in ("observed_expected", "calibration_slope")
+        and not one.estimate.interval[0] <= 1 <= one.estimate.interval[1]
+    }
+    beyond = {
+        one.site
+        for one in result.site_measures
+        if one.measure in ("observed_expected", "calibration_slope") and not 0.8 < one.estimate.value < 1.25
+    }
+    sentences = [text for part in result.colleagues() for text in part["sentences"] if "clearly too" in text]
+    named = {name for name in result.site_names for text in sentences if name in text}
+    assert "site 5" in named
+    assert named == excluded
+    assert beyond - named  # sites whose estimates are far from 1 by chance are not named
+
+
+def test_the_first_lines_have_the_slope_and_the_ratio_over_sites():
+    y, p, site = make_rare_events()
+    result = validate_predictions(y, p, sample_domain=site)
+    first = result.colleagues()[0]["sentences"][0]
+    assert str(result).startswith(first)
+    for measure in ("auc", "calibration_slope", "observed_expected"):
+        summary = result.get_summary(measure)
+        assert f"{summary.value:.2f} ({summary.interval[0]:.2f} to {summary.interval[1]:.2f})" in first
+
+
+@pytest.mark.parametrize(("noise", "words"), [(0.02, "is about as accurate"), (0.8, "these sites cannot tell")])
+def test_methods_are_called_equal_only_if_their_difference_is_certainly_small(noise, words):
+    y, p, site = make_rare_events(1, n_sites=5, n_rows=800)
+    rng = np.random.default_rng(0)
+    other = 1 / (1 + np.exp(-(np.log(p / (1 - p)) + noise * rng.normal(size=len(p)))))
+    if noise > 0.1:
+        p = 1 / (1 + np.exp(-(np.log(p / (1 - p)) + noise * rng.normal(size=len(p)))))
+    result = validate_predictions(y, {"auto": p, "logistic": other}, sample_domain=site)
+    choice = " ".join(result.colleagues()[2]["sentences"])
+    assert words in choice
+    assert "Use the combined model" not in choice
+    assert "The simpler “logistic” is not clearly worse" in choice
+
+
+def test_every_interval_is_inside_the_range_of_its_measure():
+    """Four small sites of different quality: intervals on the plain scale reached from -3.95 to 3.37."""
+    rng = np.random.default_rng(3)
+    site = np.repeat(list("abcd"), 40)
+    z = rng.normal(size=160)
+    y = rng.uniform(size=160) < 1 / (1 + np.exp(-np.repeat([3.0, 2.0, 0.1, -2.0], 40) * z))
+    result = validate_predictions(y, 1 / (1 + np.exp(-2 * z)), sample_domain=site, threshold=0.2)
+    ranges = {"scaled_brier": (-np.inf, 1), "net_benefit": (-0.25, 1), "net_benefit_over_all": (-1, 0.25)}
+    ranges |= dict.fromkeys(("auc", "brier", "sensitivity", "specificity", "ppv", "npv"), (0, 1))
+    for summary in result.summaries:
+        low, high = ranges.get(summary.measure, (-np.inf, np.inf))
+        ends = (*summary.interval, *summary.prediction_interval)
+        assert low <= min(ends)
+        assert max(ends) <= high
+        assert summary.prediction_interval[0] <= summary.interval[0]
+        assert summary.interval[1] <= summary.prediction_interval[1]
+
+
+def test_the_page_and_the_results_text_have_one_interval(result):
+    page = result.to_html()
+    for summary in result.summaries:
+        if summary.method == result.settings.method:
+            low, high = (f"{end:.2f}".replace("-", "\u2212") for end in summary.prediction_interval)
+            assert f"prediction interval {low} to {high}" in result.results_text()
+            assert f">{low} to {high}<" in page
+
+
+def test_net_benefit_has_the_stated_costs():
+    y, p, site = make_rare_events()
+    stated = validate_predictions(y, p, sample_domain=site, threshold="sensitivity=0.8", cost="4:1")
+    assert stated.odds == 0.25
+    record = next(one for one in stated.measure_records if one["measure"] == "net_benefit")
+    rows = site == record["site"]
+    flagged = p[rows] >= stated.held_out[0].threshold
+    expected = (np.sum(flagged & y[rows]) - 0.25 * np.sum(flagged & ~y[rows])) / rows.sum()
+    assert record["value"] == pytest.approx(expected)
+    assert "a missed event counts 4.0 times a false alarm" in str(stated)
+    assert "flagging nobody" in str(stated)
+    assert "flagging everybody" in str(stated)
+    with pytest.raises(ValueError, match="cost='cheap' is not allowed"):
+        validate_predictions(y, p, sample_domain=site, cost="cheap")
+
+
+def test_subgroups_have_the_measures_of_their_rows():
+    y, p, site = make_rare_events(n_rows=500)
+    sex = np.where(np.arange(len(y)) % 2, "f", "m")
+    result = validate_predictions(y, p, sample_domain=site, threshold=0.1, subgroups={"sex": sex})
+    own = validate_predictions(y[sex == "f"], p[sex == "f"], sample_domain=site[sex == "f"], threshold=0.1)
+    found = [one for one in result.subgroup_records if one["subgroup"] == "f"]
+    assert {one["measure"] for one in found} == {one.measure for one in own.summaries}
+    for one in found:
+        assert one["estimate"] == own.get_summary(one["measure"]).value
+        assert one["events"] == y[sex == "f"].sum()
+    assert "By <bdi>sex</bdi>" in result.to_html()
+    assert any("Performance by sex" in item["answer"] for item in result.checklist())
+
+
+def test_names_of_the_event_and_of_rows_are_used():
+    y, p, site = make_rare_events()
+    result = validate_predictions(y, p, sample_domain=site, event="death", unit="patients")
+    assert f"{len(y):,} patients from 6 sites" in str(result)
+    assert "how likely death is" in str(result)
+    assert ">Patients</th>" in result.to_html()
+
+
+def test_rare_events_have_calibration_axes_that_fit_and_risks_by_outcome():
+    y, p, site = make_rare_events()
+    result = validate_predictions(y, p, sample_domain=site)
+    pooled = result.curves["pooled"]["risks"]
+    assert sum(pooled["events"]) == pytest.approx(1)
+    mean = np.average(np.array(pooled["edges"][1:]), weights=pooled["events"])
+    assert mean > np.average(np.array(pooled["edges"][1:]), weights=pooled["others"])
+    view = prepare_curves(result.report_data())["pooled"]
+    assert [panel["kind"] for panel in view] == ["Calibration", "Decision curve", "ROC curve", "Predicted risks"]
+    assert max(int(text) for text, _ in view[0]["frame"]["ticks"]["x"]) < 60
+    assert view[1]["area"]
+
+
+@pytest.fixture(scope="module")
+def frozen_model():
+    X, y, site = make_data()
+    frame = {f"feature {j}": X[:, j] for j in range(3)} | {"y": y, "site": site}
+    return unseen.fit(frame, label="y", domain="site", methods="logistic")
+
+
+@pytest.fixture(scope="module")
+def new_sites():
+    X, y, site = make_data(9, sites=("ulm", "wien"), n_rows=60)
+    return {f"feature {j}": X[:, j] for j in range(3)} | {"y": y, "site": site}
+
+
+def test_new_sites_have_the_whole_page(frozen_model, new_sites, tmp_path):
+    frozen_model.save(tmp_path / "model.unseen")
+    result = unseen.validate(new_sites, model=tmp_path / "model.unseen", positive="ill", event="illness")
+    P = frozen_model.predict_proba(new_sites, sample_domain="site")
+    is_ulm = new_sites["site"] == "ulm"
+    expected = auc(new_sites["y"][is_ulm] == "ill", P[is_ulm, 0])
+    assert result.to_frame().loc["ulm", "auc"] == pytest.approx(expected.value)
+    assert "applied without change" in str(result)
+    assert "validated the frozen model" in result.methods_text()
+    page = result.to_html()
+    assert all(title in page for title in ("For your colleagues", "Curves", "Summary over sites"))
+
+
+def test_one_site_has_its_own_intervals_and_no_summary_over_sites(frozen_model, new_sites):
+    one = {name: values[:60] for name, values in new_sites.items()}
+    result = unseen.validate(one, model=frozen_model, positive="ill", threshold=0.4)
+    summary = result.get_summary("auc")
+    own = next(measure.estimate for measure in result.site_measures if measure.measure == "auc")
+    assert (summary.value, summary.interval) == (own.value, own.interval)
+    assert np.isnan(summary.prediction_interval).all()
+    assert "tau" not in result.results_text()
+    assert "prediction interval" not in result.to_html()
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+def test_a_threshold_is_not_chosen_on_the_new_sites(frozen_model, new_sites):
+    with pytest.raises(ValueError, match="threshold='youden' cannot be chosen for a fitted model"):
+        unseen.validate(new_sites, model=frozen_model, threshold="youden")
+
+
+def test_subgroups_of_a_table_are_levels_and_terciles():
+    X, y, site = make_data(n_rows=40)
+    sex = np.where(np.arange(len(y)) % 3, "f", "m")
+    frame = {"age": X[:, 0], "sex": sex, "y": y, "site": site}
+    result = unseen.validate(frame, label="y", domain="site", methods="logistic", compare_with=(), by=["sex", "age"])
+    names = {(one["column"], one["subgroup"]) for one in result.subgroup_records}
+    assert {("sex", "f"), ("sex", "m")} < names
+    assert len(names) == 5
+    with pytest.raises(ValueError, match="by='weight' is not a column"):
+        unseen.validate(frame, label="y", domain="site", methods="logistic", compare_with=(), by=["weight"])
+
+
+def test_rows_of_the_same_group_are_noted_and_groups_in_two_sites_are_refused():
+    X, y, site = make_data(n_rows=40)
+    patient = np.char.add(site, (np.arange(len(y)) // 2).astype(str))
+    frame = {"age": X[:, 0], "score": X[:, 1], "patient": patient, "y": y, "site": site}
+    options = {"label": "y", "domain": "site", "methods": "logistic", "compare_with": ()}
+    result = unseen.validate(frame, group="patient", **options)
+    assert "treat them as independent" in str(result)
+    frame["patient"] = (np.arange(len(y)) % 40).astype(str)
+    with pytest.raises(ValueError, match="40 of 40 groups have rows in several domains"):
+        unseen.validate(frame, group="patient", **options)
+
+
+def test_the_size_that_a_model_needs_is_that_of_riley():
+    """The first example of Riley et al. (2020): 30 parameters at R2 0.05 need 5,249 rows for a shrinkage of 0.9."""
+    assert _size_for_shrinkage(0.9, 0.05, 30) == pytest.approx(5249, abs=1)
+    y, p, _ = make_rare_events(n_rows=4000)
+    size = development_size(y, p, 10)
+    null = y.mean() * np.log(y.mean()) + (1 - y.mean()) * np.log(1 - y.mean())
+    loss = -log_loss(y, np.column_stack([1 - p, p]), [False, True]).value
+    assert size.r2 == pytest.approx(1 - np.exp(-2 * (loss - null)))
+    assert size.n_rows == max(size.shrinkage, size.optimism, size.intercept)
+    assert size.intercept == pytest.approx((1.96 / 0.05) ** 2 * y.mean() * (1 - y.mean()), rel=1e-4)
+    assert development_size(y, np.full(len(y), 0.5), 10) is None

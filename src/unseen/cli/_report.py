@@ -53,7 +53,9 @@ OPTION_BY_PARAMETER = {
 }
 # Messages of the library name parameters in these forms: "the parameter drop"; a name in front of "must be" or of the
 # equals sign at the beginning; and anywhere a name that is not a word, unless it is quoted as the names of columns are.
-LEADING_NAMES = "balance|centering|coverage|grid|metric|positive|preprocess|repeats|scale|selection|store|threshold"
+LEADING_NAMES = (
+    "balance|by|centering|cost|coverage|grid|metric|positive|preprocess|repeats|scale|selection|store|threshold"
+)
 UNAMBIGUOUS_NAMES = (
     "batch_size|domain_from|feature_map|max_per_domain|min_domain_rows|n_jobs|n_landmarks|n_permutations|output_name|"
     "random_state"

@@ -31,6 +31,17 @@ def validate(
     *,
     request: o.Request,
     scale: o.Scale = "standardize",
+    model: Annotated[
+        Path | None,
+        o.make_option(
+            o.METHODS,
+            metavar="FILE",
+            exists=True,
+            dir_okay=False,
+            show_default="fit new models",
+            help="Validate this model file as it is on the labeled sites of DATA, one or several.",
+        ),
+    ] = None,
     methods: o.FitMethods = "auto",
     compare_with: Annotated[
         str,
@@ -47,6 +58,30 @@ def validate(
     metric: o.Metric = "accuracy",
     threshold: o.Threshold = None,
     positive: o.Positive = None,
+    cost: Annotated[
+        str | None,
+        o.make_option(
+            o.EVALUATION,
+            metavar="MISS:ALARM",
+            show_default="that of the threshold",
+            help="Cost of a missed event to that of a false alarm in net benefit, such as 5:1.",
+        ),
+    ] = None,
+    event: Annotated[
+        str, o.make_option(o.EVALUATION, metavar="NAME", help="Name of the event in texts.", show_default="the class")
+    ] = "",
+    unit: Annotated[
+        str, o.make_option(o.EVALUATION, metavar="NAME", help="Name of rows in texts.", show_default="rows")
+    ] = "",
+    by: Annotated[
+        str | None,
+        o.make_option(
+            o.EVALUATION,
+            metavar="COLUMNS",
+            show_default="none",
+            help="Columns by whose values all measures are repeated for subgroups, comma-separated.",
+        ),
+    ] = None,
     tau_prior: Annotated[
         Literal["none", "empirical"],
         o.make_option(o.EVALUATION, help="Prior on the standard deviation between sites, for few sites."),
@@ -112,12 +147,18 @@ def validate(
         names = {"": list(DEFAULT_COMPARISONS), "none": []}.get(compare_with, o.parse_names(compare_with) or [])
         user_methods = load_user_methods(with_models or [])
         others = combine_methods(names, user_methods) if names else user_methods
-        table = o.read_table(data, request)
-        n_models = (1 + len(others)) * len(set(table.domain.tolist()))
+        table = None if model is not None else o.read_table(data, request)
+        n_models = 0 if table is None else (1 + len(others)) * len(set(table.domain.tolist()))
         result = validate_table(
-            table,
+            data if table is None else table,
+            domain=request.domain if table is None else None,
+            model=model,
             positive=positive,
             threshold=threshold,
+            cost=cost,
+            event=event,
+            unit=unit,
+            by=o.parse_names(by) or [],
             methods=o.parse_names(methods),
             compare_with=others,
             metric=metric,
@@ -128,7 +169,7 @@ def validate(
             balance=balance,
             store=store,
             random_state=request.seed,
-            n_jobs=o.choose_jobs(jobs, len(table.y), n_models),
+            n_jobs=None if table is None else o.choose_jobs(jobs, len(table.y), n_models),
             verbose=int(not quiet),
             command=o.current_command(),
         )
@@ -160,11 +201,13 @@ def show_validation(result: ValidationResult) -> None:
         for sentence in part["sentences"]:
             console.print(f"- {sentence}")
     level = f"{result.settings.level:.0%}"
-    title = f"{result.settings.method} on {len(result.site_names)} held-out sites"
+    n_sites = len(result.site_names)
+    kind = "new" if result.settings.external else "held-out"
+    title = f"{result.settings.method} on {n_sites} {kind} site{'s' if n_sites > 1 else ''}"
     numbers = ["mean", f"{level} confidence", "tau", "I2, %", f"{level} prediction"]
     table = make_table(["measure"], numbers, title)
     for one in result.summaries:
-        if one.method != result.settings.method or one.effects is None:
+        if one.method != result.settings.method or not one.is_defined:
             continue
         name = MEASURES[one.measure].label
         if not result.is_binary and one.of_class is not None:
@@ -173,8 +216,8 @@ def show_validation(result: ValidationResult) -> None:
             name,
             format_number(one.value, 3),
             " to ".join(format_number(end, 2) for end in one.interval),
-            format_number(one.effects.tau, 2),
-            format_number(100 * one.effects.i2, 0),
+            format_number(one.effects and one.effects.tau, 2),
+            format_number(one.effects and 100 * one.effects.i2, 0),
             " to ".join(format_number(end, 2) for end in one.prediction_interval),
         )
     console.print(table)

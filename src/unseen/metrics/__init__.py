@@ -13,10 +13,12 @@ from ._calibration import (
     observed_expected_ratio,
     scaled_brier_score,
 )
+from ._count_effects import count_random_effects
 from ._discrimination import auc, one_vs_rest_auc
-from ._estimates import Estimate, back_transform
+from ._estimates import Estimate, Scale
 from ._expected_performance import ExpectedPerformance, expected_performance
 from ._meta_analysis import TAU_PRIOR_SCALES, RandomEffects, random_effects
+from ._sample_size import DevelopmentSize, development_size
 from ._thresholds import (
     DecisionCurve,
     ThresholdChoice,
@@ -25,6 +27,7 @@ from ._thresholds import (
     decision_curve,
     net_benefit,
     share,
+    stated_odds,
     threshold_performance,
 )
 
@@ -37,17 +40,19 @@ __all__ = [
     "Estimate",
     "ExpectedPerformance",
     "RandomEffects",
+    "Scale",
     "ThresholdChoice",
     "ThresholdPerformance",
     "auc",
-    "back_transform",
     "brier_score",
     "calibration_curve",
     "calibration_in_the_large",
     "calibration_slope",
     "choose_threshold",
     "class_calibration",
+    "count_random_effects",
     "decision_curve",
+    "development_size",
     "expected_performance",
     "log_loss",
     "net_benefit",
@@ -56,5 +61,6 @@ __all__ = [
     "random_effects",
     "scaled_brier_score",
     "share",
+    "stated_odds",
     "threshold_performance",
 ]

@@ -12,11 +12,22 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, log_expit, logit, ndtri
 
 from ._discrimination import check_columns
-from ._estimates import Array, Estimate, Outcomes, check_outcomes, check_probabilities
+from ._estimates import (
+    IDENTITY,
+    POSITIVE,
+    SHARE,
+    Array,
+    Estimate,
+    Outcomes,
+    Scale,
+    check_outcomes,
+    check_probabilities,
+)
 from ._meta_analysis import check_level
 
 # Probabilities of 0 and 1 have no logit: they are moved inwards by this much, to a logit of 16.
 CLOSEST_PROBABILITY = 1e-7
+UP_TO_ONE = Scale(-np.inf, 1.0)
 CONTINUITY = 0.5  # events that are added where none occurred
 MOST_STEPS = 100  # Newton steps; ordinary problems take fewer than 10
 STEP_TOLERANCE = 1e-10  # of the Newton decrement
@@ -175,7 +186,7 @@ def observed_expected_ratio(y_true: ArrayLike, probabilities: ArrayLike, *, leve
     Returns
     -------
     Estimate
-        On the logarithmic scale for meta-analysis.
+        With counts for a Poisson model over domains.
 
     References
     ----------
@@ -194,14 +205,18 @@ def observed_expected_ratio(y_true: ArrayLike, probabilities: ArrayLike, *, leve
     p = check_probabilities("probabilities", probabilities, len(y))
     expected = float(p.sum())
     if expected == 0:
-        return Estimate.make_undefined("log")
+        return Estimate.make_undefined(POSITIVE, (0.0, 0.0))
     n, observed = len(y), float(y.sum())
     value = observed / expected
     corrected = min(max(observed, CONTINUITY), n - CONTINUITY)
     scaled_se = float(np.sqrt((1 - corrected / n) / corrected))
     # All rows being events is a ratio without correction; only its standard error needs one.
     scaled_value = float(np.log(max(observed, CONTINUITY) / expected))
-    return Estimate.from_scaled(value, value * scaled_se, "log", scaled_value, scaled_se, level)
+    # The variance of a number of events among n rows is smaller than that of a Poisson distribution. Counts are divided
+    # by the ratio of both, so that the Poisson model has the right variance.
+    ratio = 1 - (observed + CONTINUITY) / (n + 2 * CONTINUITY)
+    counts = observed / ratio, expected / ratio
+    return Estimate.from_scaled(value, value * scaled_se, POSITIVE, scaled_value, scaled_se, level, counts)
 
 
 def brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -219,7 +234,7 @@ def brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: float = 0
     Returns
     -------
     Estimate
-        On the logarithmic scale for meta-analysis; there it is not defined for a score of 0.
+        On the logit scale for meta-analysis; there it is not defined for a score of 0 or 1.
 
     Examples
     --------
@@ -230,13 +245,7 @@ def brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: float = 0
     check_level(level)
     y = check_outcomes(y_true)
     squares = (check_probabilities("probabilities", probabilities, len(y)) - y) ** 2
-    value = float(squares.mean())
-    se = _standard_error(squares)
-    if value == 0 or not np.isfinite(se):
-        return Estimate(value, se, (0.0, 1.0), "log")
-    result = Estimate.from_scaled(value, se, "log", float(np.log(value)), se / value, level)
-    low, high = result.interval
-    return Estimate(value, se, (low, min(high, 1.0)), "log", result.scaled_value, result.scaled_se)
+    return Estimate.from_value(float(squares.mean()), _standard_error(squares), SHARE, level)
 
 
 def scaled_brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -257,7 +266,7 @@ def scaled_brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: fl
     Returns
     -------
     Estimate
-        Not defined (NaN) if all rows have the same outcome.
+        On the scale log(1 - score), since it is at most 1. Not defined (NaN) if all rows have the same outcome.
 
     References
     ----------
@@ -276,13 +285,11 @@ def scaled_brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: fl
     prevalence = float(y.mean())
     baseline = prevalence * (1 - prevalence)
     if baseline == 0:
-        return Estimate.make_undefined()
+        return Estimate.make_undefined(UP_TO_ONE)
     score = float(squares.mean())
     value = 1 - score / baseline
     influence = (1 - 2 * prevalence) * (y - prevalence) * score / baseline**2 - (squares - score) / baseline
-    se = _standard_error(influence)
-    reach = float(ndtri((1 + level) / 2)) * se
-    return Estimate(value, se, (value - reach, min(value + reach, 1.0)), "identity", value, se)
+    return Estimate.from_value(value, _standard_error(influence), UP_TO_ONE, level)
 
 
 def log_loss(y_true: ArrayLike, probabilities: ArrayLike, classes: Sequence[Any], *, level: float = 0.95) -> Estimate:
@@ -321,11 +328,7 @@ def log_loss(y_true: ArrayLike, probabilities: ArrayLike, classes: Sequence[Any]
         is_class = labels == name
         of_true_class[is_class] = check_probabilities("probabilities", columns[:, j], len(labels))[is_class]
     losses = -np.log(np.maximum(of_true_class, CLOSEST_PROBABILITY))
-    value = float(losses.mean())
-    se = _standard_error(losses)
-    if value == 0 or not np.isfinite(se):
-        return Estimate(value, se, (0.0, np.inf), "log")
-    return Estimate.from_scaled(value, se, "log", float(np.log(value)), se / value, level)
+    return Estimate.from_value(float(losses.mean()), _standard_error(losses), POSITIVE, level)
 
 
 def calibration_curve(
@@ -442,7 +445,7 @@ def _outcomes_and_logits(y_true: ArrayLike, probabilities: ArrayLike) -> tuple[O
 def _identity_estimate(fit: _LogisticFit, position: int, level: float) -> Estimate:
     value = float(fit.coefficients[position])
     se = float(np.sqrt(fit.covariance[position, position]))
-    return Estimate.from_scaled(value, se, "identity", value, se, level)
+    return Estimate.from_value(value, se, IDENTITY, level)
 
 
 def _standard_error(values: Array) -> float:

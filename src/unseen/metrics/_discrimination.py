@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logit
 from scipy.stats import rankdata
 
-from ._estimates import Estimate, check_outcomes, check_scores
+from ._estimates import SHARE, Estimate, check_outcomes, check_scores
 from ._meta_analysis import check_level
 
 CONTINUITY = 0.5  # successes and failures that are added to the effective size of an AUC of 0 or 1
@@ -60,7 +60,7 @@ def auc(y_true: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -> Estimat
     s = check_scores("scores", scores, len(y))
     n_events, n_others = int(y.sum()), int((~y).sum())
     if n_events == 0 or n_others == 0:
-        return Estimate.make_undefined("logit")
+        return Estimate.make_undefined(SHARE)
     # Equation 14: the share of rows of the other class that a row exceeds, with one half for ties.
     ranks = rankdata(s)
     above_others = (ranks[y] - rankdata(s[y])) / n_others
@@ -72,12 +72,12 @@ def auc(y_true: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -> Estimat
         variance = float(np.var(above_others, ddof=1) / n_events + np.var(below_events, ddof=1) / n_others)
     if variance > 0:
         se = float(np.sqrt(variance))
-        return Estimate.from_scaled(value, se, "logit", float(logit(value)), se / (value * (1 - value)), level)
+        return Estimate.from_value(value, se, SHARE, level)
     size = _newcombe_size(value, n_events, n_others)
     share = (size * value + CONTINUITY) / (size + 2 * CONTINUITY)
     unit = share * (1 - share)
     se = float(np.sqrt(unit / size))
-    return Estimate.from_scaled(value, se, "logit", float(logit(share)), float(1 / np.sqrt(size * unit)), level)
+    return Estimate.from_scaled(value, se, SHARE, float(logit(share)), float(1 / np.sqrt(size * unit)), level)
 
 
 def _newcombe_size(value: float, n_events: int, n_others: int) -> float:

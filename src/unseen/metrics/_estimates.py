@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,73 @@ from scipy.special import expit, ndtri
 
 Array = NDArray[np.float64]
 Outcomes = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A scale without bounds for a measure with the range from `low` to `high`, on which domains are summarized.
+
+    It is the logit if both ends are finite, the logarithm of the distance if one of them is, and the measure otherwise.
+
+    Attributes
+    ----------
+    low, high : float
+        Range of the measure; infinite where it has no bound.
+
+    Examples
+    --------
+    >>> from unseen.metrics import Scale
+    >>> Scale(0, 1).inverse(0.0), Scale(0, float("inf")).inverse(0.0), Scale().inverse(0.0)
+    (0.5, 1.0, 0.0)
+    """
+
+    low: float = -np.inf
+    high: float = np.inf
+
+    @property
+    def name(self) -> Literal["identity", "log", "logit"]:
+        """Name of the transformation."""
+        if np.isfinite(self.low) and np.isfinite(self.high):
+            return "logit"
+        return "log" if np.isfinite(self.low) or np.isfinite(self.high) else "identity"
+
+    def transform(self, value: float) -> float:
+        """Return the point of the scale of a value; infinite at the ends of its range."""
+        with np.errstate(divide="ignore"):
+            if self.name == "logit":
+                return float(np.log(np.divide(value - self.low, self.high - value)))
+            return float(np.log(self.distance(value))) if self.name == "log" else float(value)
+
+    def inverse(self, z: float) -> float:
+        """Return the value at a point of the scale."""
+        if self.name == "logit":
+            return self.low + (self.high - self.low) * float(expit(z))
+        if self.name == "log":
+            distance = float(np.exp(min(z, LARGEST_LOGARITHM))) if np.isfinite(z) else (0.0 if z < 0 else np.inf)
+            return self.low + distance if np.isfinite(self.low) else self.high - distance
+        return float(z)
+
+    def inverse_interval(self, ends: tuple[float, float]) -> tuple[float, float]:
+        """Return the interval of values between two points of the scale."""
+        first, second = self.inverse(ends[0]), self.inverse(ends[1])
+        return min(first, second), max(first, second)
+
+    def derivative(self, value: float) -> float:
+        """Return the absolute derivative of the transformation at a value."""
+        with np.errstate(divide="ignore"):
+            if self.name == "logit":
+                return float(np.divide(self.high - self.low, (value - self.low) * (self.high - value)))
+            return float(np.divide(1.0, self.distance(value))) if self.name == "log" else 1.0
+
+    def distance(self, values: Any) -> Any:
+        """Return the distance from the end of the range, if it has one."""
+        return values - self.low if np.isfinite(self.low) else self.high - values
+
+
+LARGEST_LOGARITHM = 700.0  # of a distance that does not overflow
+IDENTITY = Scale()
+POSITIVE = Scale(0.0, np.inf)
+SHARE = Scale(0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -25,59 +92,52 @@ class Estimate:
         Its standard error.
     interval : tuple of float
         Confidence interval of the measure.
-    scale : {"identity", "log", "logit"}
-        Scale on which domains are summarized.
+    scale : Scale
+        Range of the measure and the scale on which domains are summarized.
     scaled_value : float
         The measure on that scale; finite also where the measure is at an end of its range.
     scaled_se : float
         Its standard error on that scale.
+    counts : tuple of float or None
+        Successes and rows of a share, or observed and expected events of a ratio, which
+        :func:`count_random_effects` summarizes over domains; None for other measures.
     """
 
     value: float
     se: float
     interval: tuple[float, float]
-    scale: Literal["identity", "log", "logit"] = "identity"
+    scale: Scale = IDENTITY
     scaled_value: float = np.nan
     scaled_se: float = np.nan
+    counts: tuple[float, float] | None = None
 
     @classmethod
-    def make_undefined(cls, scale: Literal["identity", "log", "logit"] = "identity") -> Estimate:
+    def make_undefined(cls, scale: Scale = IDENTITY, counts: tuple[float, float] | None = None) -> Estimate:
         """Return an estimate that is not defined, such as the AUC of a domain with one class."""
-        return cls(np.nan, np.nan, (np.nan, np.nan), scale)
+        return cls(np.nan, np.nan, (np.nan, np.nan), scale, counts=counts)
+
+    @classmethod
+    def from_value(cls, value: float, se: float, scale: Scale, level: float) -> Estimate:
+        """Return an estimate with the standard error of the delta method on its scale."""
+        if not (np.isfinite(se) and np.isfinite(scale.transform(value))):
+            return cls(value, se, (scale.low, scale.high), scale)
+        return cls.from_scaled(value, se, scale, scale.transform(value), se * scale.derivative(value), level)
 
     @classmethod
     def from_scaled(
         cls,
         value: float,
         se: float,
-        scale: Literal["identity", "log", "logit"],
+        scale: Scale,
         scaled_value: float,
         scaled_se: float,
         level: float,
+        counts: tuple[float, float] | None = None,
     ) -> Estimate:
         """Return an estimate whose interval is symmetric on the scale for meta-analysis."""
         reach = float(ndtri((1 + level) / 2)) * scaled_se
-        ends = back_transform(scaled_value - reach, scale), back_transform(scaled_value + reach, scale)
-        return cls(value, se, (min(*ends, value), max(*ends, value)), scale, scaled_value, scaled_se)
-
-
-def back_transform(z: float, scale: str) -> float:
-    """Return the measure at a point of the scale for meta-analysis.
-
-    Examples
-    --------
-    >>> from unseen.metrics import back_transform
-    >>> back_transform(0.0, "logit"), back_transform(0.0, "log"), back_transform(0.0, "identity")
-    (0.5, 1.0, 0.0)
-    """
-    if scale == "logit":
-        return float(expit(z))
-    if scale == "log":
-        with np.errstate(over="ignore"):
-            return float(np.exp(z))
-    if scale == "identity":
-        return float(z)
-    raise ValueError(f"scale={scale!r} is not allowed. Use 'identity', 'log' or 'logit'.")
+        low, high = scale.inverse_interval((scaled_value - reach, scaled_value + reach))
+        return cls(value, se, (min(low, value), max(high, value)), scale, scaled_value, scaled_se, counts)
 
 
 def check_outcomes(y_true: ArrayLike) -> Outcomes:

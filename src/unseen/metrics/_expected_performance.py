@@ -8,13 +8,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import betainc, expit, logit, ndtr, ndtri
+from scipy.special import betainc, expit, logit, ndtr
 
+from ._estimates import LARGEST_LOGARITHM, Scale
 from ._meta_analysis import (
     Array,
     NormalMixture,
     check_level,
     check_tau_prior,
+    prediction_interval,
     restricted_maximum_likelihood,
     tau_confidence_distribution,
     tau_posterior,
@@ -30,7 +32,6 @@ DENSITY_CELLS = 100  # of the distribution of the true performance, when samplin
 SMALLEST_TAIL = 1e-4  # probability beyond these cells at either end
 SMALLEST_SPREAD = 1e-6  # on the logit scale, so that equal values have a density
 COUNT_TOLERANCE = 1e-4  # of a number of rows
-LARGEST_LOGARITHM = 700.0  # of a distance that does not overflow
 
 
 @dataclass(frozen=True)
@@ -167,14 +168,14 @@ def expected_performance(
         raise ValueError(f"None of the {len(values)} values in domain_values is finite; at least one is needed.")
     values, errors, rows = values[usable], errors[usable], rows[usable]
 
-    scale = _Scale.from_range(metric_range)
+    scale = _Scale(*metric_range)
     sizes = rows if is_share else _effective_sizes(scale.unit_variance(values), errors, rows)
     has_sampling_error = bool(np.isfinite(sizes).all())
     if has_sampling_error:
         y, v = scale.linearize(values, sizes)
     else:
         scale = scale.with_offset(values)
-        y, v = scale.transform(values), np.zeros(len(values))
+        y, v = scale.transform_all(values), np.zeros(len(values))
     y, v, _ = usable_domains(y, np.sqrt(v))
     new_size = None
     if n_rows_new is not None and has_sampling_error:
@@ -196,7 +197,9 @@ def expected_performance(
             center = weighted_mean(tau2, y, v)[0]
         estimate = scale.inverse(center)
         if new_size is None:
-            low, high = (scale.inverse(end) for end in _interval_of_truth(mixture, y, v, level))
+            mean, variance, _ = weighted_mean(0.0, y, v)
+            ends = prediction_interval(mixture, (mean, mean), mean, variance, level)
+            low, high = (scale.inverse(end) for end in ends)
         elif scale.name == "logit":
             low, high = (scale.from_share(end) for end in _interval_of_measured_share(mixture, new_size, level))
         else:
@@ -276,26 +279,14 @@ def _new_effective_size(n_rows_new: float, sizes: Array, rows: Array) -> float:
 
 
 @dataclass(frozen=True)
-class _Scale:
-    """The scale without bounds on which domains are taken to be normal (equation 10).
+class _Scale(Scale):
+    """The scale on which domains are taken to be normal (equation 10).
 
     `offset` keeps values at an end of the range finite; it is a share of the range for the logit scale, and a distance
     from its end for the log scale.
     """
 
-    name: ScaleName
-    low: float
-    high: float
     offset: float = 0.0
-
-    @classmethod
-    def from_range(cls, metric_range: tuple[float, float]) -> _Scale:
-        low, high = metric_range
-        if np.isfinite(low) and np.isfinite(high):
-            return cls("logit", low, high)
-        if np.isfinite(low) or np.isfinite(high):
-            return cls("log", low, high)
-        return cls("identity", low, high)
 
     def with_offset(self, values: Array) -> _Scale:
         """The same scale with half a success more, in the unit in which the variance of the values is binomial.
@@ -310,17 +301,17 @@ class _Scale:
             offset = CONTINUITY * variance / center if center > 0 else 0.0
             offset = max(offset, SMALLEST_OFFSET)
         elif self.name == "log":
-            center = float(self._distance(values).mean())
+            center = float(self.distance(values).mean())
             offset = CONTINUITY * variance / center if center > 0 else 0.0
             offset = max(offset, SMALLEST_OFFSET * center, np.finfo(np.float64).tiny)
-        return _Scale(self.name, self.low, self.high, offset)
+        return _Scale(self.low, self.high, offset)
 
     def unit_variance(self, values: Array) -> Array:
         """Variance of a single row on the scale of the metric, up to a factor that effective sizes absorb."""
         if self.name == "logit":
             return (values - self.low) * (self.high - values)
         if self.name == "log":
-            return self._distance(values) ** 2
+            return self.distance(values) ** 2
         return np.ones_like(values)
 
     def linearize(self, values: Array, sizes: Array) -> tuple[Array, Array]:
@@ -336,22 +327,22 @@ class _Scale:
             return logit(share), 1 / (sizes * pooled * (1 - pooled))
         if self.name == "log":
             # Values at the end of the range are moved by half a standard error of a typical domain.
-            smallest = CONTINUITY * float(np.mean(self._distance(values) / np.sqrt(sizes)))
-            distance = np.maximum(self._distance(values), max(smallest, np.finfo(np.float64).tiny))
+            smallest = CONTINUITY * float(np.mean(self.distance(values) / np.sqrt(sizes)))
+            distance = np.maximum(self.distance(values), max(smallest, np.finfo(np.float64).tiny))
             return np.log(distance), 1 / sizes
         return values, 1 / sizes
 
-    def transform(self, values: Array) -> Array:
-        """Values on the scale."""
+    def transform_all(self, values: Array) -> Array:
+        """Values on the scale, with the offset."""
         if self.name == "logit":
             share = (values - self.low) / (self.high - self.low)
             return np.log((share + self.offset) / (1 - share + self.offset))
         if self.name == "log":
-            return np.log(self._distance(values) + self.offset)
+            return np.log(self.distance(values) + self.offset)
         return values
 
     def inverse(self, z: float) -> float:
-        """The value of the metric at a point of the scale."""
+        """The value of the metric at a point of the scale, without the offset."""
         if self.name == "logit":
             share = float(expit(z)) * (1 + 2 * self.offset) - self.offset
             return self.from_share(min(max(share, 0.0), 1.0))
@@ -363,21 +354,6 @@ class _Scale:
     def from_share(self, share: float) -> float:
         """The value of the metric at a share of its range."""
         return self.low + (self.high - self.low) * share
-
-    def _distance(self, values: Array) -> Array:
-        return values - self.low if np.isfinite(self.low) else self.high - values
-
-
-def _interval_of_truth(mixture: NormalMixture, y: Array, v: Array, level: float) -> tuple[float, float]:
-    """Interval for the true performance of a new domain, on the scale of the model.
-
-    It is at least as wide as the interval of the mean for equal domains, so that values that agree by chance do not
-    give an interval that is narrower than their sampling error.
-    """
-    low, high = mixture.quantiles(level, new_domain=True)
-    mean, variance, _ = weighted_mean(0.0, y, v)
-    reach = float(ndtri((1 + level) / 2) * np.sqrt(variance))
-    return min(low, mean - reach), max(high, mean + reach)
 
 
 def _interval_of_measured_share(mixture: NormalMixture, size: float, level: float) -> tuple[float, float]:

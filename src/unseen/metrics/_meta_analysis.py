@@ -6,12 +6,13 @@ between domains and e_i ~ N(0, s_i^2) within them. Equation numbers refer to ``d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
-from scipy.special import chdtrc, gammaincinv, gammaln, ndtr, ndtri, stdtrit
+from scipy.special import chdtrc, gammaincinv, ndtr, ndtri, stdtrit
 
 Array = NDArray[np.float64]
 
@@ -54,8 +55,8 @@ class RandomEffects:
     prediction_interval : tuple of float
         Interval for the true performance on a new domain.
     degrees_of_freedom : float
-        Of the t quantile in both intervals: number of domains minus 1. Infinite with a prior, where the intervals are
-        posterior quantiles.
+        Of both intervals: number of domains minus 1. Infinite with a prior, where the intervals are posterior
+        quantiles.
     n_domains : int
         Domains that entered.
     n_dropped : int
@@ -91,9 +92,13 @@ def random_effects(
 ) -> RandomEffects:
     """Random-effects meta-analysis with REML and the Hartung-Knapp interval.
 
-    Without a prior, all numbers are those of ``rma(yi, sei=..., method="REML", test="knha")`` and ``predict`` of the R
-    package metafor (version 3.8): tau^2 by restricted maximum likelihood, where the global maximum on [0, inf) is
-    taken; intervals of the mean and of a new domain from Student's t with k - 1 degrees of freedom.
+    Without a prior, all numbers except the prediction interval are those of ``rma(yi, sei=..., method="REML",
+    test="knha")`` of the R package metafor (version 3.8): tau^2 by restricted maximum likelihood, where the global
+    maximum on [0, inf) is taken; the interval of the mean from Student's t with k - 1 degrees of freedom.
+
+    The prediction interval averages over the confidence distribution of tau, since an interval with a single estimate
+    of tau covers too little for few domains [6]_. Without sampling error it equals Student's interval with k - 1
+    degrees of freedom; it contains the interval of the mean.
 
     With `tau_prior`, tau has a half-normal prior and the mean a flat one; intervals are quantiles of the posterior,
     computed by quadrature over tau. That gives a usable interval for 2 to 4 domains, where the t quantile is large.
@@ -128,6 +133,8 @@ def random_effects(
        random-effects meta-analysis, Research Synthesis Methods 12:448-474.
     .. [5] Debray et al. (2019), A framework for meta-analysis of prediction model studies with binary and time-to-event
        outcomes, Statistical Methods in Medical Research 28:2768-2786.
+    .. [6] Nagashima, Noma and Furukawa (2019), Prediction intervals for random-effects meta-analysis: A confidence
+       distribution approach, Statistical Methods in Medical Research 28:1689-1702.
 
     Examples
     --------
@@ -136,7 +143,7 @@ def random_effects(
     >>> round(result.estimate, 3), round(result.tau, 3), round(result.i2, 2)
     (1.014, 0.203, 0.63)
     >>> [round(end, 2) for end in result.interval], [round(end, 2) for end in result.prediction_interval]
-    ([0.58, 1.45], [0.23, 1.8])
+    ([0.58, 1.45], [0.02, 2.03])
     """
     check_level(level)
     check_tau_prior(tau_prior)
@@ -146,12 +153,12 @@ def random_effects(
     if tau_prior is not None:
         posterior = tau_posterior(y, v, tau_prior)
         interval = posterior.quantiles(level, new_domain=False)
-        prediction_interval = posterior.quantiles(level, new_domain=True)
+        ends = posterior.quantiles(level, new_domain=True)
         mean, se = posterior.moments()
         tau = posterior.median_tau()
         degrees_of_freedom = np.inf
     elif k == 1:
-        interval = prediction_interval = (-np.inf, np.inf)
+        interval = ends = (-np.inf, np.inf)
         mean, se = float(y[0]), float(np.sqrt(v[0]))
         tau = np.nan
         degrees_of_freedom = 0.0
@@ -160,10 +167,10 @@ def random_effects(
         mean, variance, residual = weighted_mean(tau2, y, v)
         # The Hartung-Knapp factor residual / (k - 1) estimates 1 and corrects for weights that are estimates.
         se = float(np.sqrt(variance * residual / (k - 1)))
-        t = stdtrit(k - 1, (1 + level) / 2)
-        reach = float(t * np.sqrt(se**2 + tau2))
-        interval = (mean - float(t * se), mean + float(t * se))
-        prediction_interval = (mean - reach, mean + reach)
+        reach = float(stdtrit(k - 1, (1 + level) / 2)) * se
+        interval = (mean - reach, mean + reach)
+        equal_mean, equal_variance, _ = weighted_mean(0.0, y, v)
+        ends = prediction_interval(tau_confidence_distribution(y, v), interval, equal_mean, equal_variance, level)
         tau = float(np.sqrt(tau2))
         degrees_of_freedom = float(k - 1)
     return RandomEffects(
@@ -171,10 +178,10 @@ def random_effects(
         se=se,
         interval=interval,
         tau=tau,
-        i2=_share_between_domains(tau**2, v),
+        i2=share_between_domains(tau**2, v),
         q=q,
         q_p_value=q_p_value,
-        prediction_interval=prediction_interval,
+        prediction_interval=ends,
         degrees_of_freedom=degrees_of_freedom,
         n_domains=k,
         n_dropped=n_dropped,
@@ -273,7 +280,7 @@ def _heterogeneity_test(y: Array, v: Array) -> tuple[float, float]:
     return q, float(chdtrc(len(y) - 1, q))
 
 
-def _share_between_domains(tau2: float, v: Array) -> float:
+def share_between_domains(tau2: float, v: Array) -> float:
     """I^2 from tau^2 and the typical variance within domains, as metafor defines it (equation 5)."""
     k = len(v)
     if k == 1:
@@ -348,16 +355,28 @@ def _mixture_quantile(probability: float, weight: Array, mean: Array, spread: Ar
 
 
 def tau_posterior(y: Array, v: Array, scale: float) -> NormalMixture:
-    """Posterior of tau and of the mean, with a half-normal prior on tau and a flat one on the mean (equation 7).
+    """Posterior of tau and of the mean, with a half-normal prior on tau and a flat one on the mean (equation 7)."""
+
+    def log_likelihood(log_tau: Array) -> Array:
+        if len(y) == 1:
+            return np.zeros_like(log_tau)
+        return restricted_log_likelihood(np.exp(2 * log_tau), y, v)
+
+    log_tau, weight = half_normal_nodes(log_likelihood, scale)
+    tau = np.exp(log_tau)
+    w = 1 / (v + tau[:, None] ** 2)
+    total = w.sum(axis=1)
+    return NormalMixture(tau, weight, (w @ y) / total, 1 / total)
+
+
+def half_normal_nodes(log_likelihood: Callable[[Array], Array], scale: float) -> tuple[Array, Array]:
+    """Logarithms of tau and their probabilities under a half-normal prior and a likelihood of the logarithm of tau.
 
     Gauss-Legendre quadrature over the logarithm of tau, where the density is smooth and not negligible.
     """
 
     def log_density(log_tau: Array) -> Array:
-        tau = np.exp(log_tau)
-        prior = -0.5 * (tau / scale) ** 2
-        likelihood = restricted_log_likelihood(tau**2, y, v) if len(y) > 1 else np.zeros_like(tau)
-        return prior + likelihood + log_tau
+        return -0.5 * (np.exp(log_tau) / scale) ** 2 + log_likelihood(log_tau) + log_tau
 
     coarse = np.log(scale) + np.linspace(-30.0, np.log(10.0), 1000)
     density = log_density(coarse)
@@ -367,10 +386,7 @@ def tau_posterior(y: Array, v: Array, scale: float) -> NormalMixture:
     log_tau = low + (high - low) * (NODES + 1) / 2
     fine = log_density(log_tau)
     weight = NODE_WEIGHTS * np.exp(fine - fine.max())
-    tau = np.exp(log_tau)
-    w = 1 / (v + tau[:, None] ** 2)
-    total = w.sum(axis=1)
-    return NormalMixture(tau, weight / weight.sum(), (w @ y) / total, 1 / total)
+    return log_tau, weight / weight.sum()
 
 
 def tau_confidence_distribution(y: Array, v: Array) -> NormalMixture:
@@ -383,19 +399,36 @@ def tau_confidence_distribution(y: Array, v: Array) -> NormalMixture:
     k = len(y)
     if k < 2:
         raise ValueError("A confidence distribution of tau needs at least 2 domains.")
-    degrees = k - 1
-    low, high = np.log(_chi_square_quantile(degrees, np.array([PROBABILITY_END, 1 - PROBABILITY_END])))
-    log_q = (low + (high - low) * (NODES + 1) / 2)[::-1]
-    q = np.exp(log_q)
-    log_weight = 0.5 * degrees * log_q - 0.5 * q - gammaln(0.5 * degrees) - 0.5 * degrees * np.log(2)
-    weight = NODE_WEIGHTS[::-1] * np.exp(log_weight)
+    q, weight = chi_square_nodes(k - 1)
     tau2 = invert_q_profile(q, y, v)
     w = 1 / (v + tau2[:, None])
     total = w.sum(axis=1)
     mean = (w @ y) / total
     residual = (w * (y - mean[:, None]) ** 2).sum(axis=1)
     variance = np.minimum(residual / q, 1.0) / total
-    return NormalMixture(np.sqrt(tau2), weight / weight.sum(), mean, variance)
+    return NormalMixture(np.sqrt(tau2), weight, mean, variance)
+
+
+def chi_square_nodes(degrees: int) -> tuple[Array, Array]:
+    """Decreasing values of a chi-square distribution and their probabilities, by quadrature over the logarithm."""
+    low, high = np.log(_chi_square_quantile(degrees, np.array([PROBABILITY_END, 1 - PROBABILITY_END])))
+    log_q = (low + (high - low) * (NODES + 1) / 2)[::-1]
+    log_density = 0.5 * degrees * log_q - 0.5 * np.exp(log_q)
+    weight = NODE_WEIGHTS[::-1] * np.exp(log_density - log_density.max())
+    return np.exp(log_q), weight / weight.sum()
+
+
+def prediction_interval(
+    mixture: NormalMixture, interval: tuple[float, float], mean: float, variance: float, level: float
+) -> tuple[float, float]:
+    """Interval for the true performance of a new domain.
+
+    It contains the interval of the mean, and is at least as wide as that of the mean of equal domains, so that values
+    that agree by chance do not give an interval that is narrower than their sampling error.
+    """
+    low, high = mixture.quantiles(level, new_domain=True)
+    reach = float(ndtri((1 + level) / 2) * np.sqrt(variance))
+    return min(low, interval[0], mean - reach), max(high, interval[1], mean + reach)
 
 
 def _chi_square_quantile(degrees: int, probability: Array) -> Array:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import logit, ndtri
+from scipy.special import ndtri
 
-from ._estimates import Array, Estimate, Outcomes, check_outcomes, check_probabilities
+from ._estimates import SHARE, Array, Estimate, Outcomes, Scale, check_outcomes, check_probabilities
 from ._meta_analysis import check_level
 
-CONTINUITY = 0.5  # added to successes and to failures before the logit is taken
+CONTINUITY = 0.5  # rows that keep a variance positive
 ROUNDING = 1e-12  # of sums of shares
 AIMS = "a number between 0 and 1, 'youden', 'sensitivity=0.9', 'specificity=0.9' or 'cost=5:1'"
 
@@ -27,9 +28,11 @@ class ThresholdPerformance:
     true_positives, false_positives, true_negatives, false_negatives : int
         Counts of rows.
     sensitivity, specificity, positive_predictive_value, negative_predictive_value : Estimate
-        Shares with Wilson intervals, on the logit scale for meta-analysis; not defined (NaN) without rows.
+        Shares with Wilson intervals; not defined (NaN) without rows.
     net_benefit : Estimate
-        True positives minus weighted false positives, per row.
+        True positives minus weighted false positives, per row: the gain over classifying no row as an event.
+    net_benefit_over_all : Estimate
+        The gain over classifying every row as an event.
     """
 
     threshold: float
@@ -42,6 +45,7 @@ class ThresholdPerformance:
     positive_predictive_value: Estimate
     negative_predictive_value: Estimate
     net_benefit: Estimate
+    net_benefit_over_all: Estimate
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,7 @@ class ThresholdChoice:
 
 
 def share(successes: int, n: int, *, level: float = 0.95) -> Estimate:
-    """Share of rows with Wilson's interval, and its logit for meta-analysis.
-
-    The logit is that of (successes + 0.5) / (n + 1), with the variance 1 / (successes + 0.5) + 1 / (failures + 0.5), so
-    that it is finite for every count.
+    """Share of rows with Wilson's interval, and its counts for a binomial model over domains.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ def share(successes: int, n: int, *, level: float = 0.95) -> Estimate:
     if not 0 <= successes <= n:
         raise ValueError(f"successes={successes!r} is not allowed with n={n!r}. Use a count between 0 and n.")
     if n == 0:
-        return Estimate.make_undefined("logit")
+        return Estimate.make_undefined(SHARE, (0.0, 0.0))
     p = successes / n
     z = float(ndtri((1 + level) / 2))
     center = (p + z**2 / (2 * n)) / (1 + z**2 / n)
@@ -130,14 +131,12 @@ def share(successes: int, n: int, *, level: float = 0.95) -> Estimate:
     # The ends at 0 and 1 are exact; rounding would leave them a few digits beside.
     low = 0.0 if successes == 0 else float(center - reach)
     high = 1.0 if successes == n else float(center + reach)
-    corrected = (successes + CONTINUITY) / (n + 2 * CONTINUITY)
-    scaled_se = np.sqrt(1 / (successes + CONTINUITY) + 1 / (n - successes + CONTINUITY))
     se = float(np.sqrt(p * (1 - p) / n))
-    return Estimate(p, se, (low, high), "logit", float(logit(corrected)), float(scaled_se))
+    return Estimate(p, se, (low, high), SHARE, counts=(float(successes), float(n)))
 
 
 def threshold_performance(
-    y_true: ArrayLike, probabilities: ArrayLike, threshold: float, *, level: float = 0.95
+    y_true: ArrayLike, probabilities: ArrayLike, threshold: float, *, odds: float | None = None, level: float = 0.95
 ) -> ThresholdPerformance:
     """Sensitivity, specificity, predictive values and net benefit at a threshold.
 
@@ -149,6 +148,9 @@ def threshold_performance(
         Predicted probabilities of the event.
     threshold : float
         Rows with at least this probability are classified as events; between 0 and 1.
+    odds : float, default=None
+        Weight of a false positive in net benefit: the harm of a false alarm over that of a missed event. None takes the
+        odds of the threshold.
     level : float, default=0.95
         Nominal coverage of the intervals.
 
@@ -183,12 +185,21 @@ def threshold_performance(
         specificity=share(tn, tn + fp, level=level),
         positive_predictive_value=share(tp, tp + fp, level=level),
         negative_predictive_value=share(tn, tn + fn, level=level),
-        net_benefit=net_benefit(y, p, threshold, level=level),
+        net_benefit=net_benefit(y, p, threshold, odds=odds, level=level),
+        net_benefit_over_all=net_benefit(y, p, threshold, odds=odds, against="all", level=level),
     )
 
 
-def net_benefit(y_true: ArrayLike, probabilities: ArrayLike, threshold: float, *, level: float = 0.95) -> Estimate:
-    """Net benefit at a threshold: (true positives - odds of the threshold * false positives) / rows.
+def net_benefit(
+    y_true: ArrayLike,
+    probabilities: ArrayLike,
+    threshold: float,
+    *,
+    odds: float | None = None,
+    against: Literal["none", "all"] = "none",
+    level: float = 0.95,
+) -> Estimate:
+    """Net benefit of a threshold: (true positives - odds * false positives) / rows.
 
     Parameters
     ----------
@@ -198,13 +209,19 @@ def net_benefit(y_true: ArrayLike, probabilities: ArrayLike, threshold: float, *
         Predicted probabilities of the event.
     threshold : float
         Between 0 and 1.
+    odds : float, default=None
+        Weight of a false positive: the harm of a false alarm over that of a missed event. None takes the odds of the
+        threshold.
+    against : {"none", "all"}, default="none"
+        Whether the difference from classifying no row as an event is returned, or that from every row.
     level : float, default=0.95
         Nominal coverage of the interval.
 
     Returns
     -------
     Estimate
-        A mean over rows, with the standard error of a mean.
+        A mean over rows, with the standard error of a mean. It lies between -odds and 1 against none, between -1 and
+        `odds` against all, and so does its interval.
 
     References
     ----------
@@ -221,9 +238,26 @@ def net_benefit(y_true: ArrayLike, probabilities: ArrayLike, threshold: float, *
     y = check_outcomes(y_true)
     p = check_probabilities("probabilities", probabilities, len(y))
     _check_threshold("threshold", threshold)
-    benefit, se = _net_benefits(y, p, np.array([float(threshold)]))
-    value = float(benefit[0])
-    return Estimate.from_scaled(value, float(se[0]), "identity", value, float(se[0]), level)
+    weight = threshold / (1 - threshold) if odds is None else float(odds)
+    if not (weight > 0 and np.isfinite(weight)):
+        raise ValueError(f"odds={odds!r} is not allowed. Use a positive number: 0.2 if a miss is 5 times as harmful.")
+    is_positive = p >= threshold
+    if against == "all":
+        # Against "all", what counts are the rows that are not flagged: correct ones gain, missed events lose.
+        contribution = np.where(~is_positive, np.where(y, -1.0, weight), 0.0)
+        scale = Scale(-1.0, weight)
+    else:
+        contribution = np.where(is_positive, np.where(y, 1.0, -weight), 0.0)
+        scale = Scale(-weight, 1.0)
+    n = len(y)
+    value = float(contribution.mean())
+    if n == 1:
+        return Estimate(value, np.nan, (scale.low, scale.high), scale)
+    variance = float(np.var(contribution, ddof=1))
+    # Rows that do not differ leave no variance; half a row of the larger contribution keeps weights finite.
+    corrected = max(variance, CONTINUITY * max(1.0, weight) ** 2 / n)
+    estimate = Estimate.from_value(value, float(np.sqrt(corrected / n)), scale, level)
+    return replace(estimate, se=float(np.sqrt(variance / n)))
 
 
 def decision_curve(y_true: ArrayLike, probabilities: ArrayLike, thresholds: ArrayLike | None = None) -> DecisionCurve:
@@ -328,6 +362,21 @@ def choose_threshold(
         ties = np.flatnonzero(loss <= loss.min() + ROUNDING)
         best = int(ties[np.argmin(np.abs(thresholds[ties] - preferred))])
     return ThresholdChoice(float(thresholds[best]), str(aim), float(sensitivity[best]), float(specificity[best]))
+
+
+def stated_odds(aim: str | float) -> float | None:
+    """Return the weight of a false positive that an aim states; None for "youden", sensitivity and specificity.
+
+    Examples
+    --------
+    >>> from unseen.metrics import stated_odds
+    >>> stated_odds("cost=5:1"), stated_odds(0.5), stated_odds("youden")
+    (0.2, 1.0, None)
+    """
+    name, first, second = _read_aim(aim)
+    if name == "cost":
+        return second / first
+    return first / (1 - first) if name == "number" else None
 
 
 def _check_threshold(name: str, threshold: float) -> None:

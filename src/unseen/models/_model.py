@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
-from sklearn.utils import gen_batches
+from sklearn.utils import check_consistent_length, gen_batches
 
 from ..exceptions import NewDataWarning, warn
-from ..linalg import Array, Moments, merge_moments
+from ..linalg import Array, Ints, Moments, merge_moments
 from ..model_selection import MIN_BATCH_ROWS, Forecast
 from ..shift import NoveltyResult
 from ..tables import (
     NewValues,
     Schema,
+    encode_class_labels,
     format_count,
     has_columns,
     is_path,
@@ -316,6 +317,34 @@ class Model:
             value that replaces missing values of the column.
         """
         return pl.DataFrame(list_coefficients(self.table_model, self.schema), infer_schema_length=None)
+
+    def read_labeled(self, data: Any, y: Any, sample_domain: Any) -> tuple[Array, Any, Ints]:
+        """Return encoded rows whose label is a class of the model, the domain of each or None, and codes of labels."""
+        if y is not None:
+            X, domain, _ = self._encode(data, sample_domain)
+            given = np.asarray(y)
+            check_consistent_length(X, given)
+            codes = np.searchsorted(self.classes_, given).clip(max=len(self.classes_) - 1)
+            is_known = self.classes_[codes] == given
+        else:
+            domain_column = sample_domain if isinstance(sample_domain, str) else None
+            table = self.open_table(data, domain=domain_column)
+            batches = [batch for row_range in table.row_ranges() for batch in table.batches(row_range)]
+            labels = [batch.labels for batch in batches if batch.labels is not None]
+            if len(labels) < len(batches):
+                raise ValueError(
+                    f"Labels are needed, and data have no column {self.schema.label!r}. Pass y, or data with "
+                    "that column."
+                )
+            X = np.concatenate([batch.X for batch in batches])
+            domains = [batch.domain for batch in batches if batch.domain is not None]
+            domain = np.concatenate(domains) if domains else sample_domain
+            found = np.concatenate([encode_class_labels(part, self.classes_) for part in labels])
+            is_known = found >= 0  # False for NaN, a missing label
+            codes = np.where(is_known, found, 0).astype(np.intp)
+        if not np.any(is_known):
+            raise ValueError("No label of the data is a class of the model.")
+        return X[is_known], None if domain is None else np.asarray(domain)[is_known], codes[is_known]
 
     def novelty(self, data: Any, *, sample_domain: Any = None) -> NoveltyResult | dict[str, NoveltyResult]:
         """Compute the distance of samples from the source domains.

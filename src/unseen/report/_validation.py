@@ -19,8 +19,9 @@ MARGIN_OF_ESTIMATES = 0.6  # share of the range of estimates by which an axis ma
 LOWEST_NET_BENEFIT = -0.05
 MAX_CLASSES_WITH_FORESTS = 4  # forest plots of more classes are folded
 MAX_IMPORTANT_COLUMNS = 20  # more do not fit on a page beside the curves; files have all
-KEY_MEASURES = ("auc", "sensitivity", "specificity", "observed_expected")
+KEY_MEASURES = ("auc", "calibration_slope", "observed_expected", "sensitivity", "specificity")
 OPEN_FORESTS = ("auc", "calibration_in_the_large", "calibration_slope", "net_benefit")  # of a comparison
+LARGEST_RISK_TICK = 0.05  # steps of the end of an axis of risks
 
 
 def prepare_validation_page(summary: Mapping[str, Any]) -> list[Section]:
@@ -30,6 +31,7 @@ def prepare_validation_page(summary: Mapping[str, Any]) -> list[Section]:
         ("validation_sites", "Sites", prepare_sites(summary)),
         ("validation_summary", "Summary over sites", prepare_summary(summary)),
         ("validation_forest", "Performance at each site", prepare_forests(summary)),
+        ("validation_subgroups", "Subgroups", prepare_subgroups(summary)),
         ("validation_curves", "Curves", prepare_curves(summary)),
         ("importance", "Importance of columns", prepare_importance(summary, MAX_IMPORTANT_COLUMNS)),
         ("validation_methods", "Appendix: methods and text for a paper", prepare_texts(summary)),
@@ -68,25 +70,31 @@ def prepare_colleagues(summary: Mapping[str, Any]) -> Section:
     for record in _main_records(summary, "summary"):
         if record["measure"] not in KEY_MEASURES or not is_number(record["estimate"]):
             continue
-        ends = (record["new_site_low"], record["new_site_high"])
+        ends = (record["prediction_low"], record["prediction_high"])
         values = [one for one in _main_records(summary, "measures") if _same_measure(one, record)]
         values = [one for one in values if is_number(one["value"])]
-        worst = min(values, key=lambda one: _goodness(one), default=None)
+        worst = min(values, key=lambda one: _goodness(one)) if len(values) > 1 else None
         figures.append(
             {
                 "label": _label(summary, record),
                 "estimate": record["estimate"],
+                "interval": _range_text(record["low"], record["high"]),
                 "range": _range_text(*ends) if record["has_range"] else "",
                 "worst": "" if worst is None else f"{format_number(worst['value'], 2)} ({worst['site']})",
             }
         )
-    return {"parts": summary["colleagues"], "figures": figures}
+    return {
+        "parts": summary["colleagues"],
+        "figures": figures,
+        "level": summary["level"],
+        "n_sites": len(summary["sites"]),
+    }
 
 
 def _goodness(record: Mapping[str, Any]) -> float:
     """Order of sites from worst to best."""
     value = float(record["value"])
-    if record["measure"] == "observed_expected":
+    if record["measure"] in ("observed_expected", "calibration_slope"):
         return -abs(math.log(value)) if value > 0 else -math.inf
     return value
 
@@ -102,6 +110,7 @@ def prepare_sites(summary: Mapping[str, Any]) -> Section:
         "counts": counts,
         "classes": summary["classes"],
         "limit": summary["few_events_limit"],
+        "unit": summary["unit"],
         "has_missing": any(is_number(site["missing_share"]) for site in summary["sites"]),
     }
 
@@ -117,7 +126,6 @@ def prepare_summary(summary: Mapping[str, Any]) -> Section:
                 "explanation_of_measure": summary["measure_names"][record["measure"]]["explanation"],
                 "interval": _range_text(record["low"], record["high"]),
                 "prediction": _range_text(record["prediction_low"], record["prediction_high"]),
-                "new_site": _range_text(record["new_site_low"], record["new_site_high"]),
             }
         )
     differences = {record["method"]: record for record in summary["comparison"]}
@@ -138,13 +146,11 @@ def prepare_summary(summary: Mapping[str, Any]) -> Section:
                 "interval": "" if difference is None else _range_text(difference["low"], difference["high"], 3),
             }
         )
-    quantiles = [record["t_quantile"] for record in rows if is_number(record["t_quantile"])]
     return {
         "rows": rows,
         "level": summary["level"],
         "uses_prior": summary["uses_prior"],
-        "t_quantile": max(quantiles, default=None),
-        "n_sites": max((record["n_sites"] for record in rows), default=0),
+        "n_sites": len(summary["sites"]),
         "method": summary["method"],
         "others": others if len(others) > 1 else [],
         "columns": [summary["measure_names"][name]["label"] for name in shown],
@@ -152,9 +158,27 @@ def prepare_summary(summary: Mapping[str, Any]) -> Section:
     }
 
 
+def prepare_subgroups(summary: Mapping[str, Any]) -> list[Section]:
+    """Prepare a table for each column of subgroups, with the key measures and their intervals."""
+    tables: dict[str, Section] = {}
+    for record in summary["subgroups"]:
+        if record["measure"] not in KEY_MEASURES or record["class"] != summary["positive"]:
+            continue
+        table = tables.setdefault(record["column"], {"column": record["column"], "labels": [], "rows": {}})
+        label = summary["measure_names"][record["measure"]]["label"]
+        if label not in table["labels"]:
+            table["labels"].append(label)
+        row = table["rows"].setdefault(record["subgroup"], {**record, "cells": []})
+        text = _range_text(record["low"], record["high"])
+        row["cells"].append({"value": record["estimate"], "text": text})
+    return list(tables.values())
+
+
 def prepare_forests(summary: Mapping[str, Any]) -> list[Section]:
     """Prepare a forest plot for each measure: sites, their summary, and the prediction interval as a band."""
-    plots = []
+    plots: list[Section] = []
+    if len(summary["sites"]) == 1:
+        return plots  # the summary has the only row
     for record in _main_records(summary, "summary"):
         facts = summary["measure_names"][record["measure"]]
         if not facts["in_forest"] or not is_number(record["estimate"]):
@@ -288,7 +312,11 @@ class Panel:
     def area(self, xs: Sequence[float], low: Sequence[float], high: Sequence[float]) -> str:
         """A closed path between two curves."""
         points = [*zip(xs, high, strict=True), *zip(reversed(xs), reversed(low), strict=True)]
-        clipped = [(x, min(max(y, self.y_low), self.y_high)) for x, y in points if is_number(y)]
+        clipped = [
+            (x, min(max(y, self.y_low), self.y_high))
+            for x, y in points
+            if is_number(y) and self.x_low <= x <= self.x_high
+        ]
         return "M" + "L".join(f"{self.x(x)},{self.y(y)}" for x, y in clipped) + "Z"
 
     def ticks(self, *, percent: bool = True) -> Section:
@@ -327,32 +355,64 @@ def prepare_curves(summary: Mapping[str, Any]) -> Section | None:
     if not curves:
         return None
     unit = Panel(0.0, 1.0, 0.0, 1.0)
+    calibration = _calibration_panel(curves)
     decision = _decision_panel(curves)
+    risks = _risk_panel(curves)
     pooled = curves["pooled"]
     sites = curves["sites"]
+
+    def panels(one: Mapping[str, Any]) -> list[Section]:
+        return [
+            _calibration_view(calibration, one),
+            _decision_view(decision, one),
+            _roc_view(unit, one),
+            _risk_view(risks, one),
+        ]
+
+    others = [
+        [_calibration_line(calibration, one) for one in sites.values() if one["calibration"]],
+        [_decision_line(decision, one) for one in sites.values()],
+        [_roc_line(unit, one) for one in sites.values() if one["roc"]],
+        [],
+    ]
     return {
         "is_folded": False,
         "pooled": [
-            {
-                **_calibration_view(unit, pooled),
-                "others": [_calibration_line(unit, one) for one in sites.values() if one["calibration"]],
-            },
-            {
-                **_decision_view(decision, pooled),
-                "others": [_decision_line(decision, one) for one in sites.values()],
-            },
-            {
-                **_roc_view(unit, pooled),
-                "others": [_roc_line(unit, one) for one in sites.values() if one["roc"]],
-            },
+            {**panel, "others": lines if len(sites) > 1 else []}
+            for panel, lines in zip(panels(pooled), others, strict=True)
         ],
-        "sites": [
-            {
-                "site": site,
-                "panels": [_calibration_view(unit, one), _decision_view(decision, one), _roc_view(unit, one)],
-            }
-            for site, one in sites.items()
-        ],
+        "sites": [{"site": site, "panels": panels(one)} for site, one in sites.items()] if len(sites) > 1 else [],
+    }
+
+
+def _calibration_panel(curves: Mapping[str, Any]) -> Panel:
+    """Axes up to the highest risk that more than a few rows reach, so that rare events do not fill a corner only."""
+    highest = curves["pooled"]["decision"]["threshold"][-1]
+    end = min(math.ceil(highest / LARGEST_RISK_TICK) * LARGEST_RISK_TICK, 1.0)
+    return Panel(0.0, end, 0.0, end)
+
+
+def _risk_panel(curves: Mapping[str, Any]) -> Panel:
+    every = [curves["pooled"], *curves["sites"].values()]
+    highest = max(max(*one["risks"]["events"], *one["risks"]["others"]) for one in every)
+    return Panel(0.0, curves["pooled"]["risks"]["edges"][-1], 0.0, max(highest, 0.05) * 1.05)
+
+
+def _risk_view(panel: Panel, curves: Mapping[str, Any]) -> Section:
+    """Distributions of predicted risks: an area for rows without the event, a line for those with it."""
+    shares = curves["risks"]
+    edges = [edge for edge in shares["edges"] for _ in range(2)][1:-1]
+    events = [share for share in shares["events"] for _ in range(2)]
+    others = [share for share in shares["others"] for _ in range(2)]
+    return {
+        "kind": "Predicted risks",
+        "frame": panel.frame(),
+        "x_title": "predicted risk, %",
+        "y_title": "share of each group, %",
+        "guides": [],
+        "line": panel.path(edges, events),
+        "area": panel.area(edges, [0.0] * len(edges), others),
+        "empty": "",
     }
 
 
@@ -370,7 +430,7 @@ def _roc_line(panel: Panel, curves: Mapping[str, Any]) -> str:
 
 def _calibration_view(panel: Panel, curves: Mapping[str, Any]) -> Section:
     curve = curves["calibration"]
-    diagonal = panel.path([0.0, 1.0], [0.0, 1.0])
+    diagonal = panel.path([0.0, panel.x_high], [0.0, panel.x_high])
     view: Section = {
         "kind": "Calibration",
         "frame": panel.frame(),
@@ -425,7 +485,7 @@ def _decision_view(panel: Panel, curves: Mapping[str, Any]) -> Section:
             },
         ],
         "line": _decision_line(panel, curves),
-        "area": "",
+        "area": panel.area(curve["threshold"], curve["low"], curve["high"]),
         "empty": "",
     }
 

@@ -18,6 +18,7 @@ from ._run import Result
 # Measures of many classes make neither a legible section nor a fast one; `Comparison.validation` has them all.
 MAX_REPORTED_CLASSES = 12
 SECTION_KEYS = (
+    "unit",
     "method",
     "methods",
     "classes",

@@ -27,11 +27,29 @@ def make_checklist(result: ValidationResult) -> list[dict[str, str]]:
     if shares:
         missing += f" ({100 * min(shares):.1f}% to {100 * max(shares):.1f}% of all values)"
     if result.is_binary:
-        sample_size = f"{len(result.y):,} rows, {int(result.events.sum()):,} events, {n_sites} sites"
-        outcome = f"Binary; the event is “{settings.positive}”"
+        sample_size = f"{len(result.y):,} {result.unit}, {int(result.events.sum()):,} events, {n_sites} sites"
+        outcome = f"Binary; the event is “{settings.event or settings.positive}”"
     else:
         sample_size = f"{len(result.y):,} rows, {n_sites} sites, {len(result.classes)} classes"
         outcome = f"{len(result.classes)} classes: {', '.join(map(str, result.classes.tolist()[:10]))}"
+    size = result.development_size
+    if size is not None:
+        needed = f"; Riley's criteria ask for {size.n_rows:,.0f} {result.unit} with {size.n_parameters} parameters"
+    else:
+        needed = "; " + AUTHOR + "justification"
+    aim = "External validation of a fitted model" if settings.external else "Internal-external validation of a model"
+    if n_sites == 1:
+        heterogeneity = "One site: differences between sites cannot be estimated"
+    else:
+        heterogeneity = "Random-effects summaries with tau, I² and prediction intervals"
+    fairness = None
+    if result.subgroups:
+        fairness = f"Performance by {', '.join(result.subgroups)} in the section on subgroups"
+    key = result.get_summary("auc") if result.is_binary else None
+    abstract = None
+    if key is not None and key.is_defined:
+        low, high = key.interval
+        abstract = f"{sample_size}; AUC {key.value:.2f} ({low:.2f} to {high:.2f}); " + AUTHOR + "aims and conclusion"
     columns = facts.get("columns") or []
     predictors = f"{facts['n_features']} columns" if facts.get("n_features") else "see the table"
     if columns:
@@ -42,9 +60,13 @@ def make_checklist(result: ValidationResult) -> list[dict[str, str]]:
             "Title names the prediction model, the people, the outcome and the clustered data",
             None,
         ),
-        ("Title and abstract", "Abstract gives aims, data, sites, methods and the main results with intervals", None),
+        (
+            "Title and abstract",
+            "Abstract gives aims, data, sites, methods and the main results with intervals",
+            abstract,
+        ),
         ("Introduction", "Medical context, existing models, why a model is needed, known inequalities in care", None),
-        ("Introduction", "Aim: development or validation of a model", "Internal-external validation of a model"),
+        ("Introduction", "Aim: development or validation of a model", aim),
         ("Data", "Source of the data and why it represents the people of interest", None),
         (
             "Data",
@@ -66,7 +88,7 @@ def make_checklist(result: ValidationResult) -> list[dict[str, str]]:
         (
             "Sample size",
             "How the size was determined, and whether it is sufficient",
-            f"{sample_size}; {n_few} sites with fewer than 100 rows of the rarer class; " + AUTHOR + "justification",
+            f"{sample_size}; {n_few} sites with fewer than 100 rows of the rarer class{needed}",
         ),
         (
             "Missing data",
@@ -83,12 +105,14 @@ def make_checklist(result: ValidationResult) -> list[dict[str, str]]:
         (
             "Analysis",
             "Type of model, all steps of building it, hyperparameters, calibration",
-            f"Method “{settings.method}”; settings, weights and calibration selected on held-out training sites",
+            f"Model “{settings.method}”; see its card"
+            if settings.external
+            else f"Method “{settings.method}”; settings, weights and calibration selected on held-out training sites",
         ),
         (
             "Analysis",
             "How differences between sites in predictor effects and outcome frequency were handled",
-            "Sites were left out in turn; random-effects summaries with tau, I² and prediction intervals",
+            heterogeneity,
         ),
         (
             "Analysis",
@@ -100,7 +124,7 @@ def make_checklist(result: ValidationResult) -> list[dict[str, str]]:
             "Class imbalance: methods, and recalibration after them",
             f"Weights of classes or sites in training: {facts.get('balance', 'none')}",
         ),
-        ("Analysis", "Fairness: how performance in relevant subgroups was examined", None),
+        ("Analysis", "Fairness: how performance in relevant subgroups was examined", fairness),
         (
             "Analysis",
             "Output of the model and how thresholds were chosen",
@@ -109,7 +133,9 @@ def make_checklist(result: ValidationResult) -> list[dict[str, str]]:
         (
             "Analysis",
             "Differences between development and evaluation data",
-            "Every site served once as evaluation data and otherwise as development data",
+            "The sites were not used to build the model; their case mix is in the table of sites"
+            if settings.external
+            else "Every site served once as evaluation data and otherwise as development data",
         ),
         ("Open science", "Ethical approval, funding, conflicts of interest", None),
         ("Open science", "Protocol and registration", None),
@@ -144,11 +170,15 @@ def make_checklist(result: ValidationResult) -> list[dict[str, str]]:
         (
             "Results",
             "Heterogeneity between sites, and model updating",
-            "tau, I² and prediction intervals in the summary table; no updating was done"
+            f"{heterogeneity}; no updating was done"
             + (f"; no model without {', '.join(failures)}" if failures else ""),
         ),
         ("Discussion", "Interpretation, including fairness and comparison with earlier models", None),
-        ("Discussion", "Limitations: representativeness, sample size, overfitting, missing data", None),
+        (
+            "Discussion",
+            "Limitations: representativeness, sample size, overfitting, missing data",
+            "See “When not to trust it” on the first page; " + AUTHOR + "representativeness",
+        ),
         (
             "Discussion",
             "Use in practice: handling of poor input data, expertise needed, next steps",

@@ -1,4 +1,4 @@
-"""Curves of predicted risks: calibration, decision and ROC curves of a site or of all sites, as plain numbers."""
+"""Curves of predicted risks of a site or of all sites, and their distributions, as plain numbers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from ..linalg import Array
 from ..metrics import calibration_curve, decision_curve
@@ -13,15 +14,17 @@ from ..metrics import calibration_curve, decision_curve
 Outcomes = NDArray[np.bool_]
 CURVE_POINTS = 60  # of each curve, which is finer than its width on a page in pixels / 5
 ROC_POINTS = 80
+RISK_BINS = 30
 
 
 def make_curves(events: Outcomes, risks: Array, thresholds: Array) -> dict[str, Any]:
-    """Calibration, decision and ROC curve of some rows; a curve that is not defined is None."""
+    """Curves and risk distributions of some rows; a curve that is not defined is None."""
     has_both = bool(events.any() and not events.all())
     return {
         "calibration": _calibration(events, risks) if has_both else None,
         "decision": _decision(events, risks, thresholds),
         "roc": _roc(events, risks) if has_both else None,
+        "risks": _risk_distributions(events, risks, float(thresholds[-1])),
     }
 
 
@@ -43,11 +46,24 @@ def _calibration(events: Outcomes, risks: Array) -> dict[str, list[float]] | Non
 
 def _decision(events: Outcomes, risks: Array, thresholds: Array) -> dict[str, list[float]]:
     curve = decision_curve(events, risks, thresholds)
+    reach = float(ndtri(0.975))
     return {
         "threshold": curve.thresholds.tolist(),
         "model": curve.model.tolist(),
         "treat_all": curve.treat_all.tolist(),
+        "low": (curve.model - reach * curve.model_se).tolist(),
+        "high": (curve.model + reach * curve.model_se).tolist(),
     }
+
+
+def _risk_distributions(events: Outcomes, risks: Array, highest: float) -> dict[str, list[float]]:
+    """Shares of rows with and without the event by predicted risk; risks above the highest are in the last bin."""
+    edges = np.linspace(0.0, highest, RISK_BINS + 1)
+    shares = {}
+    for name, rows in (("events", events), ("others", ~events)):
+        counts = np.histogram(np.minimum(risks[rows], highest), edges)[0]
+        shares[name] = (counts / max(int(rows.sum()), 1)).tolist()
+    return {"edges": edges.tolist(), **shares}
 
 
 def _roc(events: Outcomes, risks: Array) -> dict[str, list[float]]:

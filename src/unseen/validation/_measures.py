@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from ..linalg import Array
 from ..metrics import (
     TAU_PRIOR_SCALES,
     Estimate,
     RandomEffects,
+    Scale,
     auc,
-    back_transform,
     brier_score,
     calibration_in_the_large,
     calibration_slope,
     class_calibration,
-    expected_performance,
+    count_random_effects,
     log_loss,
     observed_expected_ratio,
     one_vs_rest_auc,
@@ -32,9 +31,6 @@ from ..metrics import (
 from ..model_selection import MAX_USABLE_SHARE, MIN_DOMAINS_FOR_INTERVAL, domains_for_interval, is_informative
 from ..utils.validation import Labels
 
-UNBOUNDED = (-np.inf, np.inf)
-POSITIVE = (0.0, np.inf)
-SHARE = (0.0, 1.0)
 MANY_SITES = 100  # more are not feasible
 
 
@@ -48,8 +44,6 @@ class Measure:
         Name in tables.
     label : str
         Name in reports.
-    limits : tuple of float
-        Range of the measure, which determines the scale on which sites are summarized.
     ideal : float or None
         Value of a perfectly calibrated model, which figures mark.
     tau_prior : float or None
@@ -62,7 +56,6 @@ class Measure:
 
     name: str
     label: str
-    limits: tuple[float, float]
     explanation: str
     ideal: float | None = None
     tau_prior: float | None = None
@@ -76,7 +69,6 @@ MEASURES = {
         Measure(
             "auc",
             "AUC (c-statistic)",
-            SHARE,
             "probability that a random row with the event has a higher predicted risk than a random row without it",
             ideal=0.5,
             tau_prior=LOGIT_PRIOR,
@@ -85,7 +77,6 @@ MEASURES = {
         Measure(
             "calibration_in_the_large",
             "Calibration in the large",
-            UNBOUNDED,
             "0 if predicted risks are right on average; positive if events are more frequent than predicted",
             ideal=0.0,
             tau_prior=LOGIT_PRIOR,
@@ -94,7 +85,6 @@ MEASURES = {
         Measure(
             "calibration_slope",
             "Calibration slope",
-            UNBOUNDED,
             "1 if the spread of predicted risks is right; below 1 if high risks are too high and low risks too low",
             ideal=1.0,
             has_band=True,
@@ -102,24 +92,21 @@ MEASURES = {
         Measure(
             "observed_expected",
             "Observed:expected ratio",
-            POSITIVE,
             "observed events over the sum of predicted risks",
             ideal=1.0,
             tau_prior=TAU_PRIOR_SCALES["log_observed_expected"],
             has_band=True,
         ),
-        Measure("brier", "Brier score", POSITIVE, "mean squared error of predicted risks; lower is better"),
+        Measure("brier", "Brier score", "mean squared error of predicted risks; lower is better"),
         Measure(
             "scaled_brier",
             "Scaled Brier score",
-            UNBOUNDED,
             "1 minus the Brier score over that of the prevalence; 0 for the prevalence itself, 1 is perfect",
             ideal=0.0,
         ),
         Measure(
             "sensitivity",
             "Sensitivity",
-            SHARE,
             "share of rows with the event that are above the threshold",
             tau_prior=LOGIT_PRIOR,
             has_band=True,
@@ -127,7 +114,6 @@ MEASURES = {
         Measure(
             "specificity",
             "Specificity",
-            SHARE,
             "share of rows without the event that are below the threshold",
             tau_prior=LOGIT_PRIOR,
             has_band=True,
@@ -135,26 +121,30 @@ MEASURES = {
         Measure(
             "ppv",
             "Positive predictive value",
-            SHARE,
             "share of rows above the threshold that have the event",
             tau_prior=LOGIT_PRIOR,
         ),
         Measure(
             "npv",
             "Negative predictive value",
-            SHARE,
             "share of rows below the threshold that do not have the event",
             tau_prior=LOGIT_PRIOR,
         ),
         Measure(
             "net_benefit",
-            "Net benefit",
-            UNBOUNDED,
-            "true positives minus false positives weighted by the odds of the threshold, per row; treating none has 0",
+            "Net benefit against treating none",
+            "true positives minus false positives weighted by the stated odds, per row",
             ideal=0.0,
             has_band=True,
         ),
-        Measure("log_loss", "Log loss", POSITIVE, "mean of minus the logarithm of the probability of the true class"),
+        Measure(
+            "net_benefit_over_all",
+            "Net benefit against treating all",
+            "net benefit of the model minus that of flagging every row",
+            ideal=0.0,
+            has_band=True,
+        ),
+        Measure("log_loss", "Log loss", "mean of minus the logarithm of the probability of the true class"),
     )
 }
 
@@ -191,65 +181,65 @@ class MeasureSummary:
     of_class : object
         Class that the measure is about; None for measures of all classes.
     effects : RandomEffects or None
-        On the scale `scale`; None if the measure is not defined on any site.
-    scale : str
-        "identity", "log" or "logit".
-    new_site : tuple of float
-        95% prediction interval for a new site that allows for the uncertainty of tau.
+        On the scale `scale`; None if the measure is not defined on any site, or if there is one site only.
+    scale : Scale
+        Range of the measure, and the scale of `effects`.
+    single : Estimate or None
+        The estimate of the site, if there is one only.
     explanation : str
         Why the prediction interval is not informative and how many sites it needs; empty if it is informative.
+    values : tuple of float
+        Values of the sites at which the measure is defined.
     """
 
     method: str
     measure: str
     of_class: Any
     effects: RandomEffects | None
-    scale: str
-    new_site: tuple[float, float] = (np.nan, np.nan)
+    scale: Scale
+    single: Estimate | None = None
     explanation: str = ""
     values: tuple[float, ...] = field(default=(), repr=False)
 
     @property
+    def is_defined(self) -> bool:
+        """Whether the measure is defined on any site."""
+        return self.effects is not None or self.single is not None
+
+    @property
     def value(self) -> float:
-        """Estimate on the scale of the measure."""
-        return np.nan if self.effects is None else back_transform(self.effects.estimate, self.scale)
+        """Mean over sites, on the scale of the measure."""
+        if self.single is not None:
+            return self.single.value
+        return np.nan if self.effects is None else self.scale.inverse(self.effects.estimate)
 
     @property
     def interval(self) -> tuple[float, float]:
         """Confidence interval of the mean over sites, on the scale of the measure."""
-        return self._transform((np.nan, np.nan) if self.effects is None else self.effects.interval)
+        if self.single is not None:
+            return self.single.interval
+        return (np.nan, np.nan) if self.effects is None else self.scale.inverse_interval(self.effects.interval)
 
     @property
     def prediction_interval(self) -> tuple[float, float]:
-        """Student's prediction interval for a new site, on the scale of the measure."""
-        return self._transform((np.nan, np.nan) if self.effects is None else self.effects.prediction_interval)
-
-    @property
-    def t_quantile(self) -> float:
-        """Quantile of Student's t in both intervals; NaN with a prior or a single site."""
-        if self.effects is None or not np.isfinite(self.effects.degrees_of_freedom):
-            return np.nan
-        if self.effects.degrees_of_freedom < 1:
-            return np.nan
-        return float(stdtrit(self.effects.degrees_of_freedom, (1 + self.effects.level) / 2))
+        """Prediction interval for a new site, on the scale of the measure; NaN for a single site."""
+        if self.effects is None:
+            return np.nan, np.nan
+        return self.scale.inverse_interval(self.effects.prediction_interval)
 
     @property
     def has_range(self) -> bool:
         """Whether there are enough sites for a prediction interval, which may be wide."""
         has_prior = self.effects is not None and self.effects.tau_prior is not None
         is_enough = len(self.values) >= MIN_DOMAINS_FOR_INTERVAL or has_prior
-        return is_enough and bool(np.isfinite(self.new_site).all())
-
-    def _transform(self, ends: tuple[float, float]) -> tuple[float, float]:
-        low, high = ends
-        return back_transform(low, self.scale), back_transform(high, self.scale)
+        return is_enough and bool(np.isfinite(self.prediction_interval).all())
 
 
 def measure_binary(
-    events: NDArray[np.bool_], probabilities: Array, threshold: float, level: float
+    events: NDArray[np.bool_], probabilities: Array, threshold: float, odds: float, level: float
 ) -> dict[str, Estimate]:
-    """All measures of predicted risks on one site; `events` are booleans."""
-    at_threshold = threshold_performance(events, probabilities, threshold, level=level)
+    """All measures of predicted risks on one site; `odds` is the weight of a false positive in net benefit."""
+    at_threshold = threshold_performance(events, probabilities, threshold, odds=odds, level=level)
     return {
         "auc": auc(events, probabilities, level=level),
         "calibration_in_the_large": calibration_in_the_large(events, probabilities, level=level),
@@ -262,6 +252,7 @@ def measure_binary(
         "ppv": at_threshold.positive_predictive_value,
         "npv": at_threshold.negative_predictive_value,
         "net_benefit": at_threshold.net_benefit,
+        "net_benefit_over_all": at_threshold.net_benefit_over_all,
     }
 
 
@@ -280,40 +271,39 @@ def measure_multiclass(
 
 
 def summarize(
-    method: str,
-    measure: Measure,
-    of_class: Any,
-    estimates: Sequence[Estimate],
-    n_rows: Sequence[int],
-    *,
-    level: float,
-    use_prior: bool,
+    method: str, measure: Measure, of_class: Any, estimates: Sequence[Estimate], *, level: float, use_prior: bool
 ) -> MeasureSummary:
-    """Summarize a measure over sites."""
+    """Summarize a measure over sites: shares and ratios by a model of their counts, others by their standard errors."""
     scale = estimates[0].scale
-    scaled_values = np.array([estimate.scaled_value for estimate in estimates])
-    scaled_errors = np.array([estimate.scaled_se for estimate in estimates])
-    usable = np.isfinite(scaled_values) & np.isfinite(scaled_errors)
-    if not usable.any():
-        return MeasureSummary(method, measure.name, of_class, None, scale)
     tau_prior = measure.tau_prior if use_prior else None
-    effects = random_effects(scaled_values, scaled_errors, level=level, tau_prior=tau_prior)
-    values = np.array([estimate.value for estimate in estimates])[usable]
-    errors = np.array([estimate.se for estimate in estimates])[usable]
-    expected = expected_performance(
-        values, errors, measure.limits, n_rows=np.array(n_rows)[usable], level=level, tau_prior=tau_prior
-    )
-    summary = MeasureSummary(
-        method, measure.name, of_class, effects, scale, expected.prediction_interval, values=tuple(values.tolist())
-    )
+    has_counts = any(estimate.counts is not None for estimate in estimates)
+    if has_counts:
+        counts = np.array([estimate.counts or (0.0, 0.0) for estimate in estimates])
+        usable = counts[:, 1] > 0
+    else:
+        scaled_values = np.array([estimate.scaled_value for estimate in estimates])
+        scaled_errors = np.array([estimate.scaled_se for estimate in estimates])
+        usable = np.isfinite(scaled_values) & np.isfinite(scaled_errors)
+    defined = [estimate for estimate, is_usable in zip(estimates, usable.tolist(), strict=True) if is_usable]
+    values = tuple(estimate.value for estimate in defined)
+    if not defined:
+        return MeasureSummary(method, measure.name, of_class, None, scale)
+    if len(estimates) == 1:
+        return MeasureSummary(method, measure.name, of_class, None, scale, single=defined[0], values=values)
+    if has_counts:
+        family: Literal["binomial", "poisson"] = "binomial" if scale.name == "logit" else "poisson"
+        effects = count_random_effects(counts[:, 0], counts[:, 1], family, level=level, tau_prior=tau_prior)
+    else:
+        effects = random_effects(scaled_values, scaled_errors, level=level, tau_prior=tau_prior)
+    summary = MeasureSummary(method, measure.name, of_class, effects, scale, values=values)
     return replace(summary, explanation=_explain_interval(summary, measure))
 
 
 def _explain_interval(summary: MeasureSummary, measure: Measure) -> str:
     """Explain why the prediction interval is not informative, and how many sites it needs; empty if it is."""
     n_sites = len(summary.values)
-    low, high = summary.new_site
-    limits = measure.limits
+    low, high = summary.prediction_interval
+    limits = summary.scale.low, summary.scale.high
     if summary.has_range and is_informative(low, high, limits):
         return ""
     half_width = MAX_USABLE_SHARE * (limits[1] - limits[0])

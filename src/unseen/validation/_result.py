@@ -5,16 +5,17 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logit
 
 from ..linalg import Array
-from ..metrics import Estimate, random_effects
+from ..metrics import DevelopmentSize, Estimate, development_size, random_effects, stated_odds
 from ..report import render_validation
 from ..utils.io import atomic_write
 from ..utils.optional_imports import optional_import
@@ -51,6 +52,12 @@ class ValidationSettings:
         Nominal coverage of all intervals.
     use_prior : bool
         Whether the summary uses an empirical prior on the standard deviation between sites.
+    cost : str or None
+        Costs of a missed event and of a false alarm for net benefit, such as "5:1"; None for those of the threshold.
+    event, unit : str
+        Names of the event and of rows in texts; "" for the name of the class and for rows.
+    external : str
+        Name of the frozen model, if one was validated on new sites; "" for internal-external validation.
     notices : tuple of str
         Assumptions that were made in reading the data.
     failures : tuple of str
@@ -66,6 +73,10 @@ class ValidationSettings:
     aim: str | float | None = None
     level: float = 0.95
     use_prior: bool = False
+    cost: str | None = None
+    event: str = ""
+    unit: str = ""
+    external: str = ""
     notices: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -93,6 +104,10 @@ class ValidationResult:
         Share of missing values of each site.
     held_out : sequence of SitePrediction
         Out-of-domain predictions of each method for each site.
+    group : ndarray of shape (n_rows,) or None
+        Group of each row, such as the patient.
+    subgroups : mapping
+        For each column, its subgroups in order, with a boolean array of the rows of each.
 
     See Also
     --------
@@ -106,6 +121,8 @@ class ValidationResult:
     row: Labels = field(repr=False)
     missing_share: Mapping[str, float] = field(repr=False)
     held_out: Sequence[SitePrediction] = field(repr=False)
+    group: Labels | None = field(default=None, repr=False)
+    subgroups: Mapping[str, Mapping[str, NDArray[np.bool_]]] = field(default_factory=dict, repr=False)
 
     # What was validated
 
@@ -128,6 +145,48 @@ class ValidationResult:
     def events(self) -> Outcomes:
         """Whether each row has the event, for two classes."""
         return np.asarray(self.y == self.settings.positive)
+
+    @property
+    def event(self) -> str:
+        """Name of the event in texts."""
+        return self.settings.event or f"the event “{self.settings.positive}”"
+
+    @property
+    def unit(self) -> str:
+        """Name of rows in texts, in the plural."""
+        return self.settings.unit or "rows"
+
+    @cached_property
+    def odds(self) -> float:
+        """Weight of a false alarm in net benefit, in missed events.
+
+        It is that of the stated costs, that of the threshold if this is a number or chosen for costs, and otherwise
+        that of the median threshold.
+        """
+        if self.settings.cost is not None:
+            stated = stated_odds(f"cost={self.settings.cost}")
+        else:
+            stated = stated_odds(0.5 if self.settings.aim is None else self.settings.aim)
+        if stated is not None:
+            return stated
+        thresholds = [one.threshold for one in self.held_out if one.method == self.settings.method]
+        median = float(np.nanmedian(thresholds)) if np.isfinite(thresholds).any() else 0.5
+        return median / (1 - median)
+
+    @cached_property
+    def has_repeated_units(self) -> bool:
+        """Whether several rows of a site belong to the same group."""
+        if self.group is None:
+            return False
+        return len(np.unique(np.column_stack([self.site, self.group]), axis=0)) < len(self.site)
+
+    @cached_property
+    def development_size(self) -> DevelopmentSize | None:
+        """Rows that the model needs for its development; None if the number of parameters is not known."""
+        n_parameters = self.settings.facts.get("n_parameters")
+        if not self.is_binary or not n_parameters:
+            return None
+        return development_size(*self._pooled[self.settings.method], n_parameters)
 
     def _prediction(self, method: str, site: str) -> SitePrediction | None:
         """Predictions of a method for a site; None if there are none."""
@@ -170,14 +229,16 @@ class ValidationResult:
         if self.is_binary:
             risks = np.full(int(rows.sum()), 0.5) if prediction is None else self._risks(prediction)
             threshold = 0.5 if prediction is None else prediction.threshold
-            estimates = measure_binary(self.events[rows], risks, threshold, level)
+            estimates = measure_binary(self.events[rows], risks, threshold, self.odds, level)
             named_estimates = [(name, self.settings.positive, estimate) for name, estimate in estimates.items()]
         else:
             shape = int(rows.sum()), len(self.classes)
             P = np.full(shape, 1 / shape[1]) if prediction is None else prediction.probabilities
             named_estimates = list(measure_multiclass(self.y[rows], np.asarray(P), self.classes.tolist(), level))
         for name, of_class, estimate in named_estimates:
-            value = estimate if prediction is not None else Estimate.make_undefined(estimate.scale)
+            value = estimate
+            if prediction is None:
+                value = Estimate.make_undefined(estimate.scale, None if estimate.counts is None else (0.0, 0.0))
             yield SiteMeasure(method, site, name, of_class, value)
 
     @cached_property
@@ -186,14 +247,12 @@ class ValidationResult:
         groups: dict[tuple[str, str, Any], list[SiteMeasure]] = {}
         for one in self.site_measures:
             groups.setdefault((one.method, one.measure, one.of_class), []).append(one)
-        n_rows = [int((self.site == site).sum()) for site in self.site_names]
         return [
             summarize(
                 method,
                 MEASURES[measure],
                 of_class,
                 [one.estimate for one in group],
-                n_rows,
                 level=self.settings.level,
                 use_prior=self.settings.use_prior,
             )
@@ -231,6 +290,7 @@ class ValidationResult:
                 n_events = int(self.events[rows].sum())
                 n_rarer = min(n_events, record["rows"] - n_events)
                 record |= {"events": n_events, "prevalence": n_events / record["rows"]}
+                record |= {"few_non_events": record["rows"] - n_events < FEW_EVENTS}
             else:
                 counts = {str(name): int((self.y[rows] == name).sum()) for name in self.classes.tolist()}
                 n_rarer = min(counts.values())
@@ -262,7 +322,7 @@ class ValidationResult:
                 "se": one.estimate.se,
                 "low": one.estimate.interval[0],
                 "high": one.estimate.interval[1],
-                "scale": one.estimate.scale,
+                "scale": one.estimate.scale.name,
                 "scaled_value": one.estimate.scaled_value,
                 "scaled_se": one.estimate.scaled_se,
             }
@@ -285,19 +345,17 @@ class ValidationResult:
                     "high": one.interval[1],
                     "prediction_low": one.prediction_interval[0],
                     "prediction_high": one.prediction_interval[1],
-                    "new_site_low": one.new_site[0],
-                    "new_site_high": one.new_site[1],
                     "tau": effects.tau if effects else np.nan,
                     "i2": effects.i2 if effects else np.nan,
                     "q": effects.q if effects else np.nan,
                     "q_p_value": effects.q_p_value if effects else np.nan,
-                    "scale": one.scale,
+                    "scale": one.scale.name,
+                    "degrees_of_freedom": effects.degrees_of_freedom if effects else np.nan,
                     "scaled_estimate": effects.estimate if effects else np.nan,
                     "scaled_se": effects.se if effects else np.nan,
-                    "n_sites": effects.n_domains if effects else 0,
-                    "n_dropped": effects.n_dropped if effects else len(self.site_names),
+                    "n_sites": len(one.values),
+                    "n_dropped": len(self.site_names) - len(one.values),
                     "has_range": one.has_range,
-                    "t_quantile": one.t_quantile,
                     "tau_prior": effects.tau_prior if effects else None,
                     "explanation": one.explanation,
                 }
@@ -347,6 +405,41 @@ class ValidationResult:
                 record |= {"difference": np.nan, "low": np.nan, "high": np.nan}
             records.append(record)
         return records
+
+    @cached_property
+    def subgroup_records(self) -> list[dict[str, Any]]:
+        """One record for each subgroup and measure of the reported method, over the rows of all sites."""
+        records = []
+        for column, rows_by_name in self.subgroups.items():
+            for name, rows in rows_by_name.items():
+                for one in self._restrict(rows).summaries:
+                    if one.method == self.settings.method:
+                        low, high = one.interval
+                        record = {"column": column, "subgroup": name, "rows": int(rows.sum())}
+                        if self.is_binary:
+                            record["events"] = int(self.events[rows].sum())
+                        record |= {"measure": one.measure, "class": one.of_class, "n_sites": len(one.values)}
+                        records.append(record | {"estimate": one.value, "low": low, "high": high})
+        return records
+
+    def _restrict(self, rows: NDArray[np.bool_]) -> ValidationResult:
+        """The result for some rows, with the same predictions and the reported method alone."""
+        kept = []
+        for one in self.held_out:
+            own = rows[self.site == one.site]
+            if one.method == self.settings.method and own.any() and one.probabilities is not None:
+                kept.append(replace(one, probabilities=one.probabilities[own]))
+        settings = replace(self.settings, cost=f"1:{self.odds!r}" if self.is_binary else None)
+        return replace(
+            self,
+            settings=settings,
+            y=self.y[rows],
+            site=self.site[rows],
+            row=self.row[rows],
+            held_out=kept,
+            group=None,
+            subgroups={},
+        )
 
     @cached_property
     def importance(self) -> Importance | None:
@@ -487,13 +580,16 @@ class ValidationResult:
             "notices": [*settings.notices, *settings.failures],
             "facts": dict(settings.facts),
             "few_events_limit": FEW_EVENTS,
+            "event": self.event if self.is_binary else "",
+            "unit": self.unit,
+            "odds": self.odds if self.is_binary else None,
+            "subgroups": self.subgroup_records,
             "measure_names": {
                 name: {
                     "label": measure.label,
                     "explanation": measure.explanation,
                     "ideal": measure.ideal,
                     "in_forest": measure.has_band,
-                    "limits": list(measure.limits),
                 }
                 for name, measure in MEASURES.items()
             },
@@ -556,6 +652,7 @@ class ValidationResult:
             "sites": self.site_records,
             "measures": self.measure_records,
             "summary": self.summary_records,
+            "subgroups": self.subgroup_records,
             "comparison": self.comparison_records,
             "importance": [] if self.importance is None else self.importance.records(),
             "predictions": self.prediction_records,

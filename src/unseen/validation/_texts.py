@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._measures import MEASURES, MeasureSummary
+from ..report import format_number
+from ._measures import MEASURES, MeasureSummary, SiteMeasure
 
 if TYPE_CHECKING:
     from ._result import ValidationResult
 
-MINUS = "\u2212"
 # In alphabetical order; the keys are those of the texts below.
 REFERENCES = {
     "Debray 2017": "Debray et al. (2017), A guide to systematic review and meta-analysis of prediction model "
@@ -23,12 +23,12 @@ REFERENCES = {
     "receiver operating characteristic curves, Biometrics 44:837-845.",
     "Hartung 2001": "Hartung and Knapp (2001), A refined method for the meta-analysis of controlled clinical trials "
     "with binary outcome, Statistics in Medicine 20:3875-3889.",
-    "Higgins 2009": "Higgins, Thompson and Spiegelhalter (2009), A re-evaluation of random-effects meta-analysis, "
-    "Journal of the Royal Statistical Society A 172:137-159.",
     "Nagashima 2019": "Nagashima, Noma and Furukawa (2019), Prediction intervals for random-effects meta-analysis: A "
     "confidence distribution approach, Statistical Methods in Medical Research 28:1689-1702.",
     "Röver 2021": "Röver et al. (2021), On weakly informative prior distributions for the heterogeneity parameter in "
     "Bayesian random-effects meta-analysis, Research Synthesis Methods 12:448-474.",
+    "Stijnen 2010": "Stijnen, Hamza and Özdemir (2010), Random effects meta-analysis of event outcome in the framework "
+    "of the generalized linear mixed model with applications in sparse data, Statistics in Medicine 29:3046-3067.",
     "Steyerberg 2016": "Steyerberg and Harrell (2016), Prediction models need appropriate internal, internal-external, "
     "and external validation, Journal of Clinical Epidemiology 69:245-247.",
     "Vickers 2006": "Vickers and Elkin (2006), Decision curve analysis: A novel method for evaluating prediction "
@@ -38,21 +38,14 @@ REFERENCES = {
     "Wilson 1927": "Wilson (1927), Probable inference, the law of succession, and statistical inference, Journal of "
     "the American Statistical Association 22:209-212.",
 }
-SLOPE_RANGE = (0.8, 1.25)  # calibration slopes beyond which a site is named
-RATIO_RANGE = (0.8, 1.25)  # observed:expected ratios beyond which a site is named
+EQUAL_MARGIN = 0.02  # in AUC or log loss: differences that are certainly smaller count as none
+SIMPLEST = "logistic"  # preferred to a model that is not more accurate
 MAX_NAMED_SITES = 4
-
-
-def number(value: float, digits: int = 2) -> str:
-    """Format a number; a dash if it is not finite."""
-    if not np.isfinite(value):
-        return "not defined"
-    return f"{value + 0.0:.{digits}f}".replace("-", MINUS)
 
 
 def interval_text(ends: tuple[float, float], digits: int = 2) -> str:
     """Format an interval."""
-    return f"{number(ends[0], digits)} to {number(ends[1], digits)}"
+    return f"{format_number(ends[0], digits)} to {format_number(ends[1], digits)}"
 
 
 def per_hundred(share: float) -> str:
@@ -74,64 +67,110 @@ def list_sites(names: Sequence[str]) -> str:
 
 
 def describe_for_colleagues(result: ValidationResult) -> list[dict[str, Any]]:
-    """One page in plain language: what was tested, what to use, what to expect, when not to trust it."""
+    """One page in plain language: the main figures, what was tested, what to use, what to expect, what to doubt."""
     expectations = _expect_binary(result) if result.is_binary else _expect_multiclass(result)
-    return [
+    several = len(result.site_names) > 1
+    parts: list[dict[str, Any]] = [
+        {"heading": "In short", "sentences": _describe_main_figures(result)},
         {"heading": "What was tested", "sentences": _describe_test(result)},
         {"heading": "What to use", "sentences": _describe_choice(result)},
-        {"heading": "What to expect at a new site", "sentences": expectations},
+        {"heading": "What to expect at a new site" if several else "Performance", "sentences": expectations},
         {"heading": "When not to trust it", "sentences": _describe_limits(result)},
     ]
+    return [part for part in parts if part["sentences"]]
+
+
+def _describe_main_figures(result: ValidationResult) -> list[str]:
+    """Discrimination and calibration in one line, and what the intervals of the latter allow to conclude."""
+    if not result.is_binary:
+        return []
+    summaries = [result.get_summary(name) for name in ("auc", "calibration_slope", "observed_expected")]
+    figures = [
+        f"{label} {format_number(one.value, 2)} ({interval_text(one.interval)})"
+        for label, one in zip(("AUC", "calibration slope", "observed:expected ratio"), summaries, strict=True)
+        if one.is_defined
+    ]
+    sentences = [f"{', '.join(figures)}, each with its {result.settings.level:.0%} confidence interval."]
+    slope, ratio = summaries[1:]
+    high_risks = {"below": "too extreme: high ones too high, low ones too low", "above": "too cautious"}
+    for one, meaning in ((ratio, {"below": "too high", "above": "too low"}), (slope, high_risks)):
+        side = _side_of_one(one.interval)
+        if one.is_defined and side:
+            sentences.append(f"On average over sites, predicted risks are {meaning[side]}.")
+    return sentences
+
+
+def _side_of_one(interval: tuple[float, float]) -> str:
+    """Side of 1 on which an interval lies; empty if it contains 1 or is not defined."""
+    if interval[1] < 1:
+        return "below"
+    return "above" if interval[0] > 1 else ""
 
 
 def _describe_test(result: ValidationResult) -> list[str]:
-    settings = result.settings
     n_sites = len(result.site_names)
-    rows = f"{len(result.y):,} rows from {n_sites} sites"
+    rows = f"{len(result.y):,} {result.unit} from {n_sites} site{'s' if n_sites > 1 else ''}"
     sentences = []
     if result.is_binary:
         n_events = int(result.events.sum())
         sentences.append(
-            f"A model predicts how likely the event “{settings.positive}” is. It was tested on {rows}, of which "
-            f"{n_events:,} ({100 * n_events / len(result.y):.0f}%) have the event."
+            f"A model predicts how likely {result.event} is. It was tested on {rows}, of which {n_events:,} "
+            f"({100 * n_events / len(result.y):.1f}%) have it."
         )
     else:
-        sentences.append(f"A model predicts which of {len(result.classes)} classes a row has. It was tested on {rows}.")
-    sentences.append(
-        "Every site was left out once: the model was built from the other sites alone and then applied to the site "
-        "that was left out. The results therefore show how the model does at a site that it has never seen."
-    )
+        sentences.append(
+            f"A model predicts which of {len(result.classes)} classes {result.unit} have. It was tested on {rows}."
+        )
+    if result.settings.external:
+        sentences.append(
+            f"The model “{result.settings.external}” was built before from other sites and was applied without change."
+        )
+    else:
+        sentences.append(
+            "Every site was left out once: the model was built from the other sites alone and then applied to the "
+            "site that was left out. The results therefore show how the model does at a site that it has never seen."
+        )
     return sentences
 
 
 def _describe_choice(result: ValidationResult) -> list[str]:
+    if result.settings.external:
+        return []
     method = result.settings.method
-    is_default = method == "auto"
-    name = "the combined model that the program builds by default (“auto”)" if is_default else f"“{method}”"
+    name = "the combined model that the program builds by default (“auto”)" if method == "auto" else f"“{method}”"
     comparisons = []
-    better = []
+    verdicts: dict[str, list[str]] = {}
     for record in result.comparison_records:
         if not np.isfinite(record["difference"]):
             continue
         what = "AUC" if record["measure"] == "auc" else "log loss"
         sign = 1 if record["measure"] == "auc" else -1
-        gain = sign * record["difference"]
         ends = sorted((sign * record["low"], sign * record["high"]))
         if ends[0] > 0:
             verdict = "is less accurate"
         elif ends[1] < 0:
             verdict = "is more accurate"
-            better.append(record["method"])
+        elif max(-ends[0], ends[1]) <= EQUAL_MARGIN:
+            verdict = "is about as accurate"
         else:
-            verdict = "is about as accurate, as far as these sites can tell"
+            verdict = "may be more or less accurate: these sites cannot tell"
+        verdicts.setdefault(verdict, []).append(record["method"])
         comparisons.append(
-            f"“{record['method']}” {verdict} (mean difference in {what} over sites {number(gain, 3)}, 95% interval "
+            f"“{record['method']}” {verdict} (mean difference in {what} over sites "
+            f"{format_number(sign * record['difference'], 3)}, {result.settings.level:.0%} interval "
             f"{interval_text((ends[0], ends[1]), 3)}; positive means that “{method}” is better)."
         )
+    better = verdicts.get("is more accurate", [])
+    worse = verdicts.get("is less accurate", [])
+    others = [record["method"] for record in result.comparison_records if record["method"] not in worse]
     if better:
         use = f"Consider “{better[0]}” instead of {name}, whose results are on this page."
+    elif SIMPLEST in others and method == "auto":
+        use = f"The simpler “{SIMPLEST}” is not clearly worse than {name}, whose results are on this page: prefer it."
+    elif comparisons and len(worse) == len(comparisons):
+        use = f"Use {name}, whose results are on this page: all other methods were less accurate."
     elif comparisons:
-        use = f"Use {name}, whose results are on this page: no method beside it was more accurate."
+        use = f"The results on this page are those of {name}; no other method was clearly more accurate."
     else:
         use = f"The results on this page are those of {name}."
     return [use, *comparisons]
@@ -139,24 +178,26 @@ def _describe_choice(result: ValidationResult) -> list[str]:
 
 def _expect_binary(result: ValidationResult) -> list[str]:
     sentences = []
+    unit = result.unit
     auc = result.get_summary("auc")
-    if auc.effects is not None:
+    if auc.is_defined:
         sentences.append(
-            "Take one row with the event and one without it at random: the model gives the higher risk to the one "
-            f"with the event in about {per_hundred(auc.value)} of 100 such pairs{_new_site(auc)}; 50 would be chance."
+            f"Of two {unit}, one with {result.event} and one without, the model gives the higher risk to the one with "
+            f"it in about {per_hundred(auc.value)} of 100 such pairs{_new_site(auc)}; 50 would be chance."
         )
     thresholds = [one["threshold"] for one in result.site_records if np.isfinite(one["threshold"] or np.nan)]
     sensitivity = result.get_summary("sensitivity")
     specificity = result.get_summary("specificity")
-    if thresholds and sensitivity.effects is not None and specificity.effects is not None:
+    if thresholds and sensitivity.is_defined and specificity.is_defined:
         sentences.append(
-            f"If rows with a risk of {_threshold_text(thresholds)} or more are flagged"
-            f"{_aim_text(result.settings.aim)}, about {per_hundred(sensitivity.value)} of 100 rows with the event are "
-            f"flagged{_new_site(sensitivity)}, and about {per_hundred(1 - specificity.value)} of 100 rows without it "
-            f"are false alarms{_alarms(specificity)}."
+            f"If {unit} with a risk of {_threshold_text(thresholds)} or more are flagged"
+            f"{_aim_text(result.settings.aim)}, about {per_hundred(sensitivity.value)} of 100 {unit} with "
+            f"{result.event} are flagged{_new_site(sensitivity)}, and about {per_hundred(1 - specificity.value)} of "
+            f"100 without it are false alarms{_alarms(specificity)}."
         )
+    sentences += _describe_net_benefit(result)
     ratio = result.get_summary("observed_expected")
-    if ratio.effects is not None:
+    if ratio.is_defined:
         sentences.append(
             f"Where the model predicts 100 events in total, about {100 * ratio.value:.0f} are observed"
             f"{_new_site(ratio)}. Before risks are used as numbers at a new site, compare them with its first results."
@@ -165,11 +206,32 @@ def _expect_binary(result: ValidationResult) -> list[str]:
     return sentences
 
 
+def _describe_net_benefit(result: ValidationResult) -> list[str]:
+    """Whether the model is more useful than flagging nobody and than flagging everybody, at the stated odds."""
+    against = {"nobody": result.get_summary("net_benefit"), "everybody": result.get_summary("net_benefit_over_all")}
+    if not all(one.is_defined for one in against.values()):
+        return []
+    parts = []
+    for whom, one in against.items():
+        if one.interval[0] > 0:
+            verdict = "more useful than"
+        elif one.interval[1] < 0:
+            verdict = "less useful than"
+        else:
+            verdict = "not clearly different from"
+        parts.append(
+            f"{verdict} flagging {whom} (net benefit per 100 {result.unit} {format_number(100 * one.value, 1)}, "
+            f"{interval_text((100 * one.interval[0], 100 * one.interval[1]), 1)})"
+        )
+    weight = f"a missed event counts {format_number(1 / result.odds, 1)} times a false alarm"
+    return [f"If {weight}, the model is {' and '.join(parts)}."]
+
+
 def _expect_multiclass(result: ValidationResult) -> list[str]:
     sentences = []
     for name in result.classes.tolist():
         auc = result.get_summary("auc", of_class=name)
-        if auc.effects is not None:
+        if auc.is_defined:
             sentences.append(
                 f"Take one row of the class “{name}” and one of another class at random: the model ranks them "
                 f"correctly in about {per_hundred(auc.value)} of 100 such pairs{_new_site(auc)}."
@@ -181,14 +243,14 @@ def _new_site(summary: MeasureSummary) -> str:
     """The range for a new site, in parentheses; empty if there are too few sites."""
     if not summary.has_range:
         return ""
-    return f" (at a new site likely {range_per_hundred(summary.new_site)})"
+    return f" (at a new site likely {range_per_hundred(summary.prediction_interval)})"
 
 
 def _alarms(specificity: MeasureSummary) -> str:
     """The range of false alarms at a new site, in parentheses; empty if there are too few sites."""
     if not specificity.has_range:
         return ""
-    low, high = specificity.new_site
+    low, high = specificity.prediction_interval
     return f" (at a new site likely {range_per_hundred((1 - high, 1 - low))})"
 
 
@@ -215,65 +277,77 @@ def _aim_text(aim: str | float | None) -> str:
 
 def _describe_limits(result: ValidationResult) -> list[str]:
     sentences = []
-    values = _site_values(result)
+    unit = result.unit
     failed = [one["site"] for one in result.site_records if one["failure"]]
     if failed:
         sentences.append(f"No model could be built without {list_sites(failed)}, so nothing is known about it there.")
     if result.is_binary:
-        sentences += _calibration_limits(values)
-        aucs = {site: value for site, value in values["auc"].items() if np.isfinite(value)}
+        sentences += _calibration_limits(result)
+        aucs = {one.site: one.estimate for one in _site_measures(result, "auc") if np.isfinite(one.estimate.value)}
         if len(aucs) > 1:
-            worst = min(aucs, key=lambda site: aucs[site])
+            worst = min(aucs, key=lambda site: aucs[site].value)
             sentences.append(
-                f"It was weakest at {worst}, where it ranks {per_hundred(aucs[worst])} of 100 pairs correctly. A new "
-                "site can be as weak."
+                f"The lowest AUC was that of {worst}: {format_number(aucs[worst].value, 2)} "
+                f"({interval_text(aucs[worst].interval)}). A new site can be as weak."
             )
         shares = [one["prevalence"] for one in result.site_records]
         sentences.append(
-            f"The event occurs in {100 * min(shares):.0f}% to {100 * max(shares):.0f}% of rows of these sites. Where "
+            f"The event occurs in {100 * min(shares):.1f}% to {100 * max(shares):.1f}% of {unit} of these sites. Where "
             "it is much rarer or more frequent, predicted risks and predictive values are not tested."
         )
+    sentences += _size_limits(result)
+    if result.has_repeated_units:
+        sentences.append(
+            f"Some {unit} belong to the same group, such as a patient. Standard errors within sites treat them as "
+            "independent, so intervals of single sites are too narrow; summaries over sites are affected less."
+        )
+    if len(result.site_names) > 1:
+        sentences.append(
+            "The ranges hold for a site that differs from these sites as they differ from each other. They do not hold "
+            "for one that measures other things, selects other people, or defines the outcome differently."
+        )
+    return sentences
+
+
+def _size_limits(result: ValidationResult) -> list[str]:
+    """Sites that are too small for precise results, and the number of rows that the model needs."""
+    sentences = []
     few = [one["site"] for one in result.site_records if one["few_events"]]
     if few:
         n_sites = len(result.site_names)
         which = "All sites have" if len(few) == n_sites else f"{len(few)} of {n_sites} sites ({list_sites(few)}) have"
-        sentences.append(f"{which} fewer than 100 rows of the rarer class: their own results are imprecise.")
-    sentences.append(
-        "The ranges hold for a site that differs from these sites as they differ from each other. They do not hold for "
-        "one that measures other things, selects other people, or defines the outcome differently."
-    )
+        if n_sites == 1:
+            which = "The site has"
+        what = "events or fewer than 100 non-events" if result.is_binary else "rows of the rarest class"
+        sentences.append(f"{which} fewer than 100 {what}: their own results are imprecise.")
+    size = result.development_size
+    if size is not None and not result.settings.external:
+        largest = max(one["rows"] for one in result.site_records)
+        n_training = len(result.y) - largest
+        verdict = "is enough" if n_training >= size.n_rows else "is too few"
+        sentences.append(
+            f"A regression model with {size.n_parameters} parameters needs about {size.n_rows:,.0f} {result.unit} "
+            f"(Riley's criteria at R² {format_number(size.r2, 2)}); {n_training:,} or more were used, which {verdict}."
+        )
     return sentences
 
 
-def _site_values(result: ValidationResult) -> dict[str, dict[str, float]]:
-    """Values of the reported method by measure and site."""
-    values: dict[str, dict[str, float]] = {name: {} for name in MEASURES}
-    for one in result.site_measures:
-        if one.method == result.settings.method:
-            values[one.measure][one.site] = one.estimate.value
-    return values
+def _site_measures(result: ValidationResult, name: str) -> list[SiteMeasure]:
+    """A measure of the reported method on each site."""
+    return [one for one in result.site_measures if (one.method, one.measure) == (result.settings.method, name)]
 
 
-def _calibration_limits(values: dict[str, dict[str, float]]) -> list[str]:
+def _calibration_limits(result: ValidationResult) -> list[str]:
+    """Name the sites whose intervals exclude calibrated risks."""
     sentences = []
-    ratios = values["observed_expected"]
-    high = [site for site, ratio in ratios.items() if ratio > RATIO_RANGE[1]]
-    low = [site for site, ratio in ratios.items() if ratio < RATIO_RANGE[0]]
-    if high:
-        sentences.append(f"Predicted risks were clearly too low at {list_sites(high)}.")
-    if low:
-        sentences.append(f"Predicted risks were clearly too high at {list_sites(low)}.")
-    slopes = values["calibration_slope"]
-    extreme = [site for site, slope in slopes.items() if slope < SLOPE_RANGE[0]]
-    modest = [site for site, slope in slopes.items() if slope > SLOPE_RANGE[1]]
-    if extreme:
-        sentences.append(
-            f"Predicted risks were too extreme at {list_sites(extreme)}: high ones too high, low ones too low."
-        )
-    if modest:
-        sentences.append(
-            f"Predicted risks were too cautious at {list_sites(modest)}: high ones too low, low ones too high."
-        )
+    for name, below, above in (
+        ("observed_expected", "clearly too high", "clearly too low"),
+        ("calibration_slope", "clearly too extreme (high ones too high, low ones too low)", "clearly too cautious"),
+    ):
+        for side, meaning in (("above", above), ("below", below)):
+            sites = [one.site for one in _site_measures(result, name) if _side_of_one(one.estimate.interval) == side]
+            if sites:
+                sentences.append(f"Predicted risks were {meaning} at {list_sites(sites)}.")
     return sentences
 
 
@@ -301,16 +375,24 @@ def describe_methods(result: ValidationResult) -> list[str]:
             f" Predictors were the {facts['n_features']} columns listed in the report; missing numbers were replaced "
             "by the median, and missing categories were treated as a category."
         )
-    design = (
-        f"We validated the model by internal-external cross-validation (Steyerberg 2016): each of {n_sites} sites was "
-        f"left out in turn, the complete procedure was repeated on the remaining {n_sites - 1} sites, and the "
-        f"resulting model predicted the site left out. {model}, so that no information about the site left out was "
-        f"used.{preprocessing}"
-    )
+    if settings.external:
+        design = (
+            f"We validated the frozen model “{settings.external}” externally on {n_sites} site"
+            f"{'s' if n_sites > 1 else ''} that it was not built from; it was applied without change, with the "
+            f"software unseen (version {facts.get('version', '')}).{preprocessing}"
+        )
+    else:
+        design = (
+            f"We validated the model by internal-external cross-validation (Steyerberg 2016): each of {n_sites} sites "
+            f"was left out in turn, the complete procedure was repeated on the remaining {n_sites - 1} sites, and the "
+            f"resulting model predicted the site left out. {model}, so that no information about the site left out was "
+            f"used.{preprocessing}"
+        )
     if facts.get("design"):
         design += f" {facts['design']}"
-    keys = ["Steyerberg 2016", "DeLong 1988", "Viechtbauer 2005", "Hartung 2001", "Higgins 2009", "Nagashima 2019"]
-    keys += ["Debray 2017", "Debray 2019"]
+    keys = ["DeLong 1988", "Debray 2017"]
+    if not settings.external:
+        keys.append("Steyerberg 2016")
     if result.is_binary:
         keys += ["Wilson 1927", "Vickers 2006"]
         measures = (
@@ -318,8 +400,10 @@ def describe_methods(result: ValidationResult) -> list[str]:
             "calibration in the large and the calibration slope from logistic recalibration, the ratio of observed to "
             "expected events (Debray 2017), the Brier score and its scaled version, and, at a decision threshold, "
             "sensitivity, specificity and predictive values with Wilson's intervals (Wilson 1927) and net benefit "
-            f"(Vickers 2006). The event was “{settings.positive}”. {_describe_threshold(settings.aim)} Calibration "
-            "curves are restricted cubic splines of the logit of the predicted probability."
+            "(Vickers 2006) against flagging no row and against flagging every row. The event was "
+            f"“{settings.event or settings.positive}”. {_describe_threshold(settings.aim)} In net benefit, a false "
+            f"positive has {format_number(result.odds, 3)} times the weight of a missed event. Calibration curves are "
+            "restricted cubic splines of the logit of the predicted probability."
         )
     else:
         measures = (
@@ -335,21 +419,26 @@ def describe_methods(result: ValidationResult) -> list[str]:
             "logarithm of the observed:expected ratio (Röver 2021, Debray 2019); intervals are then posterior "
             "quantiles."
         )
-    n_defined = max((len(one.values) for one in result.summaries), default=0)
-    quantile = next((one.t_quantile for one in result.summaries if len(one.values) == n_defined), np.nan)
-    t_text = (
-        f" With {n_defined} sites the quantile of Student's t is {number(quantile)}." if np.isfinite(quantile) else ""
-    )
-    pooling = (
-        "Measures were summarized over sites by random-effects meta-analysis: restricted maximum likelihood "
-        f"(Viechtbauer 2005), the Hartung-Knapp {level} confidence interval (Hartung 2001), and a {level} prediction "
-        "interval for a new site (Higgins 2009). AUC, sensitivity, specificity and predictive values were combined on "
-        "the logit scale, ratios, Brier score and log loss on the log scale, other measures as they are (Debray 2019)."
-        f"{t_text} Ranges in the plain-language summary also allow for the uncertainty of the variance between sites "
-        f"(Nagashima 2019).{prior}"
-    )
+    pooling = []
+    if n_sites > 1:
+        keys += ["Nagashima 2019", "Stijnen 2010", "Viechtbauer 2005", "Hartung 2001", "Debray 2019"]
+        pooling = [
+            "Sensitivity, specificity and predictive values were summarized over sites by a binomial random-effects "
+            "model with a logit link, observed:expected ratios by a Poisson random-effects model with a log link and "
+            "the expected number as an offset, both fitted by maximum likelihood with adaptive Gauss-Hermite "
+            "quadrature, without a correction of zero cells (Stijnen 2010). Other measures were summarized by their "
+            "standard errors within sites: restricted maximum likelihood (Viechtbauer 2005) and the Hartung-Knapp "
+            f"{level} confidence interval (Hartung 2001), on the logit scale for the AUC and the Brier score, on the "
+            "scale of their range for net benefit and the scaled Brier score, and as they are for calibration in the "
+            f"large and the slope (Debray 2019). All intervals have {n_sites - 1} degrees of freedom, the number of "
+            f"sites minus 1. {level} prediction intervals for a new site average over the confidence distribution of "
+            "the standard deviation between sites, tau, which follows from the chi-square distribution of the "
+            f"heterogeneity statistic (Nagashima 2019).{prior}"
+        ]
+    if result.has_repeated_units:
+        pooling.append("Standard errors within sites treat rows of the same group as independent.")
     references = "References: " + " ".join(REFERENCES[key] for key in sorted(keys, key=str.lower))
-    return [design, measures, pooling, references]
+    return [design, measures, *pooling, references]
 
 
 def _describe_threshold(aim: str | float | None) -> str:
@@ -357,13 +446,10 @@ def _describe_threshold(aim: str | float | None) -> str:
         return "The threshold was 0.5."
     if not isinstance(aim, str):
         return f"The threshold was {aim}."
-    try:
-        return f"The threshold was {float(aim)}."
-    except ValueError:
-        return (
-            f"The threshold was chosen for the aim “{aim}” on out-of-domain predictions of the training sites, each of "
-            "which had the same weight; the site left out was not used."
-        )
+    return (
+        f"The threshold was chosen for the aim “{aim}” on out-of-domain predictions of the training sites, each of "
+        "which had the same weight; the site left out was not used."
+    )
 
 
 def describe_results(result: ValidationResult) -> list[str]:
@@ -371,7 +457,10 @@ def describe_results(result: ValidationResult) -> list[str]:
     settings = result.settings
     sites = result.site_records
     sizes = [one["rows"] for one in sites]
-    text = f"The {len(sites)} sites had {min(sizes):,} to {max(sizes):,} rows ({len(result.y):,} in total)"
+    unit = result.unit
+    text = f"The {len(sites)} sites had {min(sizes):,} to {max(sizes):,} {unit} ({len(result.y):,} in total)"
+    if len(sites) == 1:
+        text = f"The site had {sizes[0]:,} {unit}"
     if result.is_binary:
         n_events = int(result.events.sum())
         shares = [one["prevalence"] for one in sites]
@@ -383,23 +472,26 @@ def describe_results(result: ValidationResult) -> list[str]:
     level = f"{settings.level:.0%}"
     sentences = []
     for one in result.summaries:
-        if one.method != settings.method or one.effects is None:
+        if one.method != settings.method or not one.is_defined:
             continue
         label = MEASURES[one.measure].label
         if not result.is_binary and one.of_class is not None:
             label = f"{label} of class “{one.of_class}”"
-        sentences.append(
-            f"{label}: {number(one.value)} ({level} CI {interval_text(one.interval)}; {level} prediction interval "
-            f"{interval_text(one.prediction_interval)}; tau {number(one.effects.tau)}, I² {_percent(one.effects.i2)}"
-            f"{_dropped(one)})."
-        )
-    paragraphs.append("Summary over sites. " + " ".join(sentences))
+        text = f"{label}: {format_number(one.value, 2)} ({level} CI {interval_text(one.interval)}"
+        if one.effects is not None:
+            text += (
+                f"; {level} prediction interval {interval_text(one.prediction_interval)}; tau "
+                f"{format_number(one.effects.tau, 2)}, I² {_percent(one.effects.i2)}{_dropped(one)}"
+            )
+        sentences.append(f"{text}).")
+    title = "Summary over sites" if len(sites) > 1 else "Performance"
+    paragraphs.append(f"{title}. " + " ".join(sentences))
     differences = []
     for record in result.comparison_records:
         if np.isfinite(record["difference"]):
             what = "AUC" if record["measure"] == "auc" else "log loss"
             differences.append(
-                f"{number(record['difference'], 3)} against “{record['method']}” ({level} CI "
+                f"{format_number(record['difference'], 3)} against “{record['method']}” ({level} CI "
                 f"{interval_text((record['low'], record['high']), 3)})"
             )
     if differences:

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from .. import __version__
-from ..exceptions import DataWarning, warn
+from ..exceptions import DataWarning, NewDataWarning, warn
 from ..linalg import Array
+from ..metrics import stated_odds
 from ..model_selection import Method, expand_methods, parse_methods
-from ..models import AUTO, check_threshold, choose_domain_threshold, choose_positive
+from ..models import AUTO, Model, check_threshold, choose_domain_threshold, choose_positive, load_model
 from ..shift import find_column_notices
-from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions, open_data, read_survey
+from ..tables import (
+    MIN_DOMAIN_ROWS,
+    Dates,
+    Scale,
+    Schema,
+    Table,
+    TableOptions,
+    has_columns,
+    is_path,
+    open_data,
+    read_survey,
+)
 from ..utils.environment import environment_info
 from ..utils.samples import Balance
-from ..utils.validation import Labels, check_domains
+from ..utils.validation import Labels, check_domains, format_list
 from ._held_out import DEFAULT_THRESHOLD, FitOptions, SitePrediction, predict_held_out
 from ._result import ValidationResult, ValidationSettings
 
 DEFAULT_COMPARISONS = ("logistic", "gradient boosting", "random forest")
 CLOSEST_THRESHOLD = 1e-9  # to 0 and 1
+MAX_SUBGROUPS = 10  # different numbers that are subgroups as they are
 MIN_SITES = 3  # a model for two of them is selected by holding out each
 
 
@@ -44,6 +60,11 @@ def validate(
     missing: Mapping[str, Any] | None = None,
     positive: Any = None,
     threshold: str | float | None = None,
+    cost: str | None = None,
+    event: str = "",
+    unit: str = "",
+    by: Sequence[str] = (),
+    model: Any = None,
     methods: Any = AUTO,
     compare_with: Sequence[Any] = DEFAULT_COMPARISONS,
     metric: str = "accuracy",
@@ -85,6 +106,17 @@ def validate(
         Risk from which a row counts as an event: a number; "youden"; "sensitivity=0.9"; "specificity=0.9"; or
         "cost=5:1", if a missed event costs 5 times as much as a false alarm. It is chosen for each held-out site on
         out-of-domain predictions of the other sites. None means 0.5. For two classes only.
+    cost : str, default=None
+        Costs of a missed event and of a false alarm, such as "5:1", which weigh false positives in net benefit. None
+        takes those of the threshold.
+    event, unit : str, default=""
+        Names of the event and of rows in texts, such as "death" and "patients".
+    by : sequence of str, default=()
+        Feature columns, by whose values all measures are repeated for subgroups. Numbers with more than
+        10 different values are divided at their terciles.
+    model : Model, str or path, default=None
+        A fitted model or a model file. If given, it is validated as it is on the sites of the data, which it was not
+        fitted to; no models are fitted, one site is enough, and parameters of the fit are not used.
     methods : str, estimator, tuple, Method or list of these, default="auto"
         The model, as for :func:`unseen.fit`; or a classifier of scikit-learn.
     compare_with : sequence, default=("logistic", "gradient boosting", "random forest")
@@ -141,6 +173,30 @@ def validate(
     start = time.perf_counter()
     if tau_prior not in ("none", "empirical"):
         raise ValueError(f"tau_prior={tau_prior!r} is not allowed. Use 'none' or 'empirical'.")
+    threshold = read_threshold(threshold)
+    if cost is not None:
+        check_cost(cost)
+    if model is not None:
+        return _validate_model(
+            load_model(model) if isinstance(model, (str, Path)) else model,
+            data,
+            y,
+            domain if sample_domain is None else sample_domain,
+            positive=positive,
+            threshold=threshold,
+            by=by,
+            settings=ValidationSettings(
+                name=str(data) if isinstance(data, (str, Path)) else "new data",
+                method="",
+                level=level,
+                use_prior=tau_prior == "empirical",
+                cost=cost,
+                event=event,
+                unit=unit,
+                external=str(model) if isinstance(model, (str, Path)) else "model",
+                facts={"version": __version__, "command": command, "machine": environment_info()},
+            ),
+        )
     options = TableOptions(
         label=label,
         domain=domain,
@@ -163,9 +219,12 @@ def validate(
             f"validate needs at least {MIN_SITES} domains, since a model is selected on the domains that remain when "
             f"one is held out; the data have {n_sites}. Use more domains, or compare for two."
         )
+    if table.group is not None:
+        check_groups_within_sites(table.group, table.domain)
     positive, positive_rule = choose_positive(table.samples.classes, positive)
     check_threshold(threshold, len(table.samples.classes))
     models = _parse_models([methods, *compare_with], transductive)
+    subgroups = {name: read_subgroups(table.X, table.schema, name) for name in by}
     held_out = predict_held_out(
         table,
         models,
@@ -192,6 +251,9 @@ def validate(
         aim=threshold,
         level=level,
         use_prior=tau_prior == "empirical",
+        cost=cost,
+        event=event,
+        unit=unit,
         notices=(*table.notices, *find_column_notices(table), *filter(None, [positive_rule])),
         failures=tuple(failures),
         facts={
@@ -199,6 +261,7 @@ def validate(
             "command": command,
             "n_features": table.X.shape[1],
             "columns": list(table.schema.feature_names),
+            "n_parameters": count_parameters(table.schema),
             "scale": scale,
             "balance": balance,
             "transductive": transductive,
@@ -208,7 +271,139 @@ def validate(
         },
     )
     shares = {str(site): float(np.isnan(table.X[table.domain == site]).mean()) for site in np.unique(table.domain)}
-    return ValidationResult(settings, table.samples.classes, table.y, table.domain, table.rows, shares, held_out)
+    return ValidationResult(
+        settings,
+        table.samples.classes,
+        table.y,
+        table.domain,
+        table.rows,
+        shares,
+        held_out,
+        table.group,
+        subgroups,
+    )
+
+
+def _validate_model(
+    model: Model,
+    data: Any,
+    y: Any,
+    sample_domain: Any,
+    *,
+    positive: Any,
+    threshold: str | float | None,
+    by: Sequence[str],
+    settings: ValidationSettings,
+) -> ValidationResult:
+    """Validate a fitted model, as it is, on labeled rows of new sites."""
+    classes = model.classes_
+    table_model = model.table_model
+    column = model.schema.domain
+    has_names = is_path(data) or has_columns(data)
+    if sample_domain is None and column is not None and has_names and model.open_table(data).has_column(column):
+        sample_domain = column
+    X, domain, codes = model.read_labeled(data, y, sample_domain)
+    site = np.full(len(X), "new site") if domain is None else np.asarray(domain).astype(str)
+    own_threshold = table_model.threshold
+    if positive is None and own_threshold is not None:
+        positive = classes[table_model.positive_code]
+    positive, positive_rule = choose_positive(classes, positive)
+    if isinstance(threshold, str):
+        raise ValueError(
+            f"threshold={threshold!r} cannot be chosen for a fitted model, since that would use the labels of the new "
+            "sites. Use a number, or leave it out for the threshold of the model."
+        )
+    check_threshold(threshold, len(classes))
+    if threshold is None:
+        threshold = own_threshold
+    cutoff = DEFAULT_THRESHOLD if threshold is None else threshold
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", NewDataWarning)
+        P = model.predict_proba(X, sample_domain=None if domain is None else site)
+    is_binary = len(classes) == 2
+    held_out = [
+        SitePrediction(settings.external, str(name), P[site == name], cutoff if is_binary else np.nan)
+        for name in np.unique(site)
+    ]
+    settings = replace(
+        settings,
+        method=settings.external,
+        positive=positive,
+        positive_rule=positive_rule,
+        aim=threshold,
+        notices=tuple(filter(None, [positive_rule, *(str(one.message) for one in caught)])),
+        facts={**settings.facts, "n_features": X.shape[1], "columns": list(model.schema.feature_names)},
+    )
+    shares = {str(name): float(np.isnan(X[site == name]).mean()) for name in np.unique(site)}
+    subgroups = {name: read_subgroups(X, model.schema, name) for name in by}
+    return ValidationResult(
+        settings, classes, classes[codes], site, np.arange(len(X)), shares, held_out, subgroups=subgroups
+    )
+
+
+def read_threshold(threshold: str | float | None) -> str | float | None:
+    """Return the number that a text states, other aims as they are."""
+    try:
+        return threshold if threshold is None else float(threshold)
+    except ValueError:
+        return threshold
+
+
+def check_groups_within_sites(group: Labels, site: Labels) -> None:
+    """Raise ValueError for groups with rows at several sites: they would be in training data and in test data."""
+    pairs = np.unique(np.column_stack([group, site]), axis=0)
+    names, counts = np.unique(pairs[:, 0], return_counts=True)
+    shared = names[counts > 1]
+    if len(shared):
+        first = str(shared[0])
+        sites = format_list(pairs[pairs[:, 0] == first, 1].tolist())
+        raise ValueError(
+            f"{len(shared):,} of {len(names):,} groups have rows in several domains, such as {first!r} in {sites}, and "
+            "would be in training data and in test data. Remove these rows or, if the name denotes another group in "
+            "each domain, use different names."
+        )
+
+
+def check_cost(cost: str) -> None:
+    """Raise ValueError for costs that are not two positive numbers."""
+    try:
+        stated_odds(f"cost={cost}")
+    except ValueError:
+        raise ValueError(
+            f"cost={cost!r} is not allowed. Use two positive numbers, such as '5:1' if a missed event costs 5 times as "
+            "much as a false alarm."
+        ) from None
+
+
+def count_parameters(schema: Schema) -> int:
+    """Number of parameters of a regression model: one for a number, one for each further level of a category."""
+    return sum(max(len(column.levels) - 1, 1) if column.kind == "categorical" else 1 for column in schema.columns)
+
+
+def read_subgroups(X: Array, schema: Schema, name: str) -> dict[str, NDArray[np.bool_]]:
+    """Rows of each subgroup by a column of the features; numbers with many values are divided at their terciles."""
+    if name not in schema.feature_names:
+        raise ValueError(
+            f"by={name!r} is not a column of the features. Use one of {format_list(schema.feature_names)}."
+        )
+    position = schema.feature_names.index(name)
+    column = schema.columns[position]
+    values = X[:, position]
+    distinct = np.unique(values[np.isfinite(values)]).tolist()
+    if column.kind == "categorical":
+        levels = [*column.levels, "other"]  # -1, a level that was not in training, is the last one
+        subgroups = {levels[int(value)]: values == value for value in distinct}
+    elif len(distinct) <= MAX_SUBGROUPS:
+        subgroups = {f"{value:g}": values == value for value in distinct}
+    else:
+        low, high = np.nanquantile(values, [1 / 3, 2 / 3])
+        subgroups = {
+            f"up to {low:g}": values <= low,
+            f"{low:g} to {high:g}": (values > low) & (values <= high),
+            f"above {high:g}": values > high,
+        }
+    subgroups["missing"] = np.isnan(values)
+    return {key: rows for key, rows in subgroups.items() if rows.any()}
 
 
 def validate_predictions(
@@ -219,6 +414,10 @@ def validate_predictions(
     classes: Sequence[Any] | None = None,
     positive: Any = None,
     threshold: str | float | None = None,
+    cost: str | None = None,
+    event: str = "",
+    unit: str = "",
+    subgroups: Mapping[str, Any] | None = None,
     tau_prior: Literal["none", "empirical"] = "none",
     level: float = 0.95,
     name: str = "predictions",
@@ -242,8 +441,10 @@ def validate_predictions(
         Class that is the event, as for :func:`unseen.validate`.
     threshold : str or float, default=None
         As for :func:`unseen.validate`. For each domain it is chosen on the predictions of all other domains.
-    tau_prior, level
+    cost, event, unit, tau_prior, level
         As for :func:`unseen.validate`.
+    subgroups : mapping, default=None
+        The subgroup of each row, by the name of the column that divides them.
     name : str, default="predictions"
         Name of the data in the report.
     method : str, default="model"
@@ -270,7 +471,10 @@ def validate_predictions(
     if len(order) < 2:
         raise ValueError(f"y has the class {order.tolist()[0]!r} only; at least 2 classes are needed.")
     positive, positive_rule = choose_positive(order, positive)
+    threshold = read_threshold(threshold)
     check_threshold(threshold, len(order))
+    if cost is not None:
+        check_cost(cost)
     named = probabilities if isinstance(probabilities, dict) else {method: probabilities}
     held_out = []
     for key, values in named.items():
@@ -295,9 +499,16 @@ def validate_predictions(
         aim=threshold,
         level=level,
         use_prior=tau_prior == "empirical",
+        cost=cost,
+        event=event,
+        unit=unit,
         facts={"version": __version__, "command": "unseen.validation.validate_predictions(...)"},
     )
-    return ValidationResult(settings, order, labels, site, np.arange(len(labels)), {}, held_out)
+    columns = {}
+    for key, values in (subgroups or {}).items():
+        names = np.asarray(values).astype(str)
+        columns[key] = {str(one): names == one for one in np.unique(names)}
+    return ValidationResult(settings, order, labels, site, np.arange(len(labels)), {}, held_out, subgroups=columns)
 
 
 def _parse_models(items: Sequence[Any], transductive: bool) -> list[tuple[str, list[Method]]]:
