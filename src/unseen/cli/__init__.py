@@ -17,13 +17,15 @@ def main() -> None:
         try:
             from ._app import app
         except ImportError as error:
+            if received:  # an exception during the import of an extension module becomes an ImportError
+                raise KeyboardInterrupt from error
             sys.exit(f"The unseen command needs the extra 'cli' ({error}). Install it: pip install 'unseen[cli]'")
         app()
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
     finally:
-        # An exit during the import of an extension module becomes an ImportError, so the exit code is set again here.
-        if received:
+        if received and received[0] != signal.SIGINT:
             sys.exit(128 + received[0])
 
 

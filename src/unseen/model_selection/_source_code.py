@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 # Parameters describe the estimators of these packages completely.
-KNOWN_PACKAGES = ("builtins", "numpy", "scipy", "sklearn", "unseen")
+KNOWN_PACKAGES = {*sys.stdlib_module_names, "numpy", "scipy", "sklearn", "unseen"}
 INSTALLED_FOLDERS = ("site-packages", "dist-packages")
 
 
