@@ -24,7 +24,8 @@ PROBLEMS = json.loads((Path(__file__).parent / "references" / "lme4.json").read_
 def test_estimates_equal_those_of_lme4(problem):
     """40 problems of 4 to 30 domains; each has domains without events, or without failures."""
     result = count_random_effects(problem["counts"], problem["sizes"], problem["family"])
-    tolerance = 1e-4 if result.tau < 3 else 1e-3  # lme4 itself changes by 6e-4 between 50 and 100 nodes there
+    # At tau 3.53 (4 domains) lme4 changes by 8e-5 in tau from 50 to 100 nodes, and by 5e-3 from 25 to 50.
+    tolerance = 1e-4 if result.tau < 3 else 2e-4
     assert result.estimate == pytest.approx(problem["estimate"], abs=tolerance)
     assert result.tau == pytest.approx(problem["tau"], abs=tolerance)
 
@@ -173,7 +174,10 @@ def test_intervals_of_a_new_site_cover_its_performance(family):
 @pytest.mark.parametrize("tau", [0.3, 0.6])
 @pytest.mark.parametrize("n_rows", [400, 2000])
 def test_intervals_of_a_new_site_cover_93_to_97_percent(family, n_sites, tau, n_rows):
-    """1,000 replicates: a share of 95% has a standard error of 0.7 points, of which two are allowed for."""
+    """1,000 replicates: a share of 95% has a standard error of 0.7 points, of which two are allowed for.
+
+    Where tau is far below the standard error of a site (0.1), intervals cover more than 97%; that is not tested.
+    """
     share = coverage(family, n_sites, n_rows, tau, 1000, 7)
     print(f"\n{family} {n_sites} sites, {n_rows} rows, tau {tau}: {100 * share:.1f}%")
     assert 0.93 - 0.014 <= share <= 0.97 + 0.014

@@ -132,14 +132,14 @@ MEASURES = {
         ),
         Measure(
             "net_benefit",
-            "Net benefit against treating none",
+            "Net benefit against none",
             "true positives minus false positives weighted by the stated odds, per row",
             ideal=0.0,
             has_band=True,
         ),
         Measure(
             "net_benefit_over_all",
-            "Net benefit against treating all",
+            "Net benefit against all",
             "net benefit of the model minus that of flagging every row",
             ideal=0.0,
             has_band=True,
