@@ -36,7 +36,7 @@ from ._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE, FittedEnsemb
 from ._forecast import Forecast, describe_expected_performance
 from ._leaderboard import Leaderboard, LeaderboardRow
 from ._metrics import Metric, check_metric, describe_rare_class, get_metric, metric_range
-from ._model_builder import SelectedModel, SelectionOptions, select_model
+from ._model_builder import SelectedModel, SelectionOptions, limit_evaluation_rows, select_model
 from ._projection_search import ProjectionSearchCV
 from ._refit import RefittedMembers, refit_candidates
 from ._registry import (

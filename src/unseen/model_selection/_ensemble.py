@@ -30,7 +30,7 @@ from ..exceptions import CoverageWarning, SmallBatchError, warn
 from ..linalg import Array, Moments, merge_moments
 from ..utils.estimator_mixins import DocLinkMixin
 from ..utils.validation import EncodedLabels, Labels, check_domains
-from ._calibration import adjust_priors, apply_inverse_temperature, softmax
+from ._calibration import LogitCalibration, adjust_priors, softmax
 from ._candidate import bind_domains, fit_pipeline, flatten_steps, is_transductive
 from ._conformal import ConformalSets
 from ._ensemble_weights import average_members
@@ -63,7 +63,9 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     smoothing : float, default=0.0
         Strength of smoothing among nearest neighbors within a batch; 0 for none.
     inverse_temperature : float, default=1.0
-        Inverse temperature of the ensemble itself.
+        Slope of the calibration of the ensemble itself: its log-probabilities are multiplied by this.
+    calibration_offsets : ndarray of shape (n_classes,), default=None
+        Class offsets that are added to these; None for zeros.
     conformal_scores : list of ndarray, default=None
         For prediction sets: 1 - p(true class) of the samples of each held-out domain.
     prior_ratio : ndarray of shape (n_classes,), default=None
@@ -102,6 +104,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     """
 
     # Model files of earlier versions do not contain these parameters.
+    calibration_offsets: Array | None = None
     class_offsets: Array | None = None
     logit_scale: float = 1.0
     feature_weights: Array | None = None
@@ -114,6 +117,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         *,
         smoothing: float = 0.0,
         inverse_temperature: float = 1.0,
+        calibration_offsets: Array | None = None,
         conformal_scores: Sequence[Array] | None = None,
         prior_ratio: Array | None = None,
         class_offsets: Array | None = None,
@@ -127,6 +131,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         self.inverse_temperatures = inverse_temperatures
         self.smoothing = smoothing
         self.inverse_temperature = inverse_temperature
+        self.calibration_offsets = calibration_offsets
         self.conformal_scores = conformal_scores
         self.prior_ratio = prior_ratio
         self.class_offsets = class_offsets
@@ -374,7 +379,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
             X = self.prepared_features(X)
             for _, rows in EncodedLabels.from_domains(domain, X.shape[0]).iter_rows():
                 P[rows] = smooth_probabilities(P[rows], neighbor_graph(_safe_indexing(X, rows)), self.smoothing)
-        P = apply_inverse_temperature(P, self.inverse_temperature)
+        P = LogitCalibration(self.inverse_temperature, self.calibration_offsets).apply(P)
         if self.class_offsets is None:
             return P
         # Offsets were fitted to probabilities under the natural class frequencies.
