@@ -44,9 +44,9 @@ N_CALIBRATION_BINS = 15
 # intercepts do not describe, so more rows of one domain are little further evidence about the next one.
 MAX_EFFECTIVE_ROWS = 100
 # Standard deviations of the weak normal priors: of the logarithm of the slope, of class offsets, and of the standard
-# deviation of intercepts (half-normal).
+# deviation of intercepts (half-normal). Offsets are small, since members have the class frequencies of all domains.
 LOG_SLOPE_PRIOR = 0.5
-OFFSET_PRIOR = 1.0
+OFFSET_PRIOR = 0.3
 INTERCEPT_PRIOR = 1.0
 # Standard deviations of intercepts between domains from which the one with the largest likelihood is taken. The slope
 # changes little between neighbors of this grid.

@@ -41,6 +41,7 @@ from ._comparison import (
     forecast,
     restrict_results,
     select_result,
+    standard_error,
 )
 from ._conformal import ConformalSets
 from ._cross_fitting import CrossFittingFolds
@@ -56,6 +57,8 @@ from ._validation import Scorer, Split, best_index, score_predictions, tabulate_
 
 INDUCTIVE_ENSEMBLE = "ensemble of inductive models"
 FULL_ENSEMBLE = "ensemble of all models"
+# Groups of parts that are left out of the fit of a calibration in turn, to compare it with none.
+N_CALIBRATION_GROUPS = 3
 # Held-out rows to which temperatures of candidates and weights are fitted. The last calibration, scores, thresholds and
 # prediction sets use all of them.
 MAX_WEIGHT_ROWS = 8_000
@@ -223,6 +226,7 @@ class FittedEnsemble:
 
     def to_estimator(self) -> EnsembleClassifier:
         """The ensemble as an estimator, with members that are not fitted."""
+        sets = self.conformal_sets
         return EnsembleClassifier(
             [member.pipeline for member in self.members],
             self.weights,
@@ -230,7 +234,8 @@ class FittedEnsemble:
             smoothing=self.smoothing,
             inverse_temperature=self.logit_calibration.slope,
             calibration_offsets=self.logit_calibration.offsets,
-            conformal_scores=list(self.conformal_sets.scores),
+            conformal_scores=list(sets.scores),
+            conformal_codes=None if sets.codes is None else list(sets.codes),
             prior_ratio=self.prior_ratio,
             raw_members=[j for j, member in enumerate(self.members) if member.features == "raw"],
         )
@@ -441,73 +446,89 @@ class OutOfDomainPredictions:
         return next(j for j, other in enumerate(self.candidates) if other is candidate)
 
     def single_candidate(self, candidate: Candidate, by_fold: Sequence[Candidate] | None = None) -> FittedEnsemble:
-        """An ensemble of one; `by_fold` are the candidates selected without each fold, which are scored on its parts.
-
-        If its own probabilities are better on held-out parts than calibrated ones, they are kept as they are.
-        """
+        """An ensemble of one; `by_fold` are the candidates selected without each fold, which predict its parts."""
         j = self.position(candidate)
         fold_positions = [j if by_fold is None else self.position(one) for one in by_fold or self.folds.kept]
-        positions = [fold_positions[fold] for fold in self.folds.predicted_by]
-        has_probabilities = hasattr(candidate.classifier, "predict_proba")
+        steps = [self._fit_single_steps(position, fold) for fold, position in enumerate(fold_positions)]
         raw = []
-        plain = []
-        calibrated = []
-        calibrations = [
-            self._fit_single_calibration(position, self.fold_inverse_temperatures[fold, position], fold)
-            for fold, position in enumerate(fold_positions)
-        ]
-        for k, (fold, position) in enumerate(zip(self.folds.predicted_by.tolist(), positions, strict=True)):
-            scores = self.decision_scores[position, k]
-            tempered = softmax(scores, self.fold_inverse_temperatures[fold, position])
+        held_out = []
+        for k, fold in enumerate(self.folds.predicted_by.tolist()):
+            scores = self.decision_scores[fold_positions[fold], k]
+            beta, calibration = steps[fold]
             raw.append(softmax(scores))
-            plain.append(raw[-1] if has_probabilities else tempered)
-            calibrated.append(calibrations[fold].apply(tempered))
-        is_better, is_better_for = self._compare_calibration(plain, calibrated)
-        held_out = [calibrated[k] if is_used else plain[k] for k, is_used in enumerate(is_better_for.tolist())]
-        beta = self.inverse_temperatures[j]
+            held_out.append(calibration.apply(softmax(scores, beta)))
+        beta, calibration = self._fit_single_steps(j)
+        positions = [fold_positions[fold] for fold in self.folds.predicted_by]
         return FittedEnsemble(
             members=[candidate],
             weights=np.ones(1),
-            inverse_temperatures=np.array([beta if is_better or not has_probabilities else 1.0]),
+            inverse_temperatures=np.array([beta]),
             smoothing=0.0,
-            logit_calibration=self._fit_single_calibration(j, beta) if is_better else IDENTITY,
+            logit_calibration=calibration,
             held_out=held_out,
             codes=self.codes,
             scores=np.array([self._score_split(k, P) for k, P in enumerate(held_out)]),
             score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
             is_share=self.scorer.scoring == "accuracy" and self.samples.weight is None,
             metric=describe_scoring(self.scorer.scoring),
-            calibration=self._calibration(
-                [softmax(self.decision_scores[i, k]) for k, i in enumerate(positions)], held_out
-            ),
+            calibration=self._calibration(raw, held_out),
             prior_ratio=self._prior_ratio(),
             held_out_weights=np.eye(len(self.candidates))[positions],
             held_out_calibrations=[IDENTITY] * len(positions),
         )
 
-    def _fit_single_calibration(self, position: int, beta: float, fold: int | None = None) -> LogitCalibration:
-        """Calibration of a candidate at an inverse temperature, fitted on the parts that a fold keeps, or on all."""
-        parts = range(len(self.codes)) if fold is None else np.flatnonzero(self.folds.kept[fold]).tolist()
-        P = {}
-        for k in parts:
-            scores = self.decision_scores[position, k]
-            if fold is not None:
-                scores = _scores_in_fold(self.decision_scores, self.trials, position, k, fold)
-            P[k] = softmax(scores, beta)
-        return self._fit_calibration(P)
+    def _fit_single_steps(self, position: int, fold: int | None = None) -> tuple[float, LogitCalibration]:
+        """Inverse temperature and calibration of a candidate, fitted on the parts that a fold keeps, or on all parts.
 
-    def _fit_calibration(self, P: Mapping[int, Array]) -> LogitCalibration:
-        """Calibration of probabilities of some parts."""
-        if not P:
-            return IDENTITY
-        weights = None if self.row_weights is None else [self.row_weights[k] for k in P]
-        return fit_logit_calibration(list(P.values()), [self.codes[k] for k in P], weights)
+        If its own probabilities are better, they are kept as they are.
+        """
+        beta = self.inverse_temperatures[position]
+        scores = {k: self.decision_scores[position, k] for k in range(len(self.codes))}
+        if fold is not None:
+            beta = self.fold_inverse_temperatures[fold, position]
+            scores = {
+                k: _scores_in_fold(self.decision_scores, self.trials, position, k, fold)
+                for k in np.flatnonzero(self.folds.kept[fold]).tolist()
+            }
+        has_probabilities = hasattr(self.candidates[position].classifier, "predict_proba")
+        tempered = {k: softmax(S, beta) for k, S in scores.items()}
+        if not has_probabilities:
+            return beta, self._fit_calibration(tempered) or IDENTITY
+        calibration = self._fit_calibration(tempered, {k: softmax(S) for k, S in scores.items()})
+        return (1.0, IDENTITY) if calibration is None else (beta, calibration)
 
-    def _compare_calibration(self, plain: list[Array], calibrated: list[Array]) -> tuple[bool, Mask]:
-        """Whether calibration decreases the mean log loss: of all parts, and for each part of those its fold keeps."""
-        losses = [domain_log_losses(P, self.codes, self.row_weights) for P in (plain, calibrated)]
-        gains = losses[0] - losses[1]
-        return bool(gains.sum() >= 0), (self.folds.kept @ gains >= 0)[self.folds.predicted_by]
+    def _fit_calibration(
+        self, P: Mapping[int, Array], plain: Mapping[int, Array] | None = None
+    ) -> LogitCalibration | None:
+        """Calibration of probabilities of some parts; None if these as they are, or `plain` ones, are better.
+
+        Parts are left out of the fit in three groups, and the log losses of each with and without calibration are
+        compared. Calibration must decrease the mean; that of `plain` probabilities, which a classifier estimates by
+        itself, by more than the standard error over parts.
+        """
+        stride = weight_stride(self.codes)
+        gains: list[float] = []
+        for group in range(N_CALIBRATION_GROUPS):
+            test = [k for i, k in enumerate(P) if i % N_CALIBRATION_GROUPS == group]
+            train = [k for k in P if k not in test]
+            if not test or not train:
+                continue
+            calibration = fit_logit_calibration(
+                [P[k][::stride] for k in train], [self.codes[k][::stride] for k in train], self._weights(train, stride)
+            )
+            codes = [self.codes[k] for k in test]
+            weights = self._weights(test)
+            before = domain_log_losses([(plain or P)[k] for k in test], codes, weights)
+            after = domain_log_losses([calibration.apply(P[k]) for k in test], codes, weights)
+            gains += (before - after).tolist()
+        min_gain = 0.0 if plain is None else standard_error(np.array(gains))
+        if not gains or np.mean(gains) <= min_gain:
+            return None
+        return fit_logit_calibration(list(P.values()), [self.codes[k] for k in P], self._weights(list(P)))
+
+    def _weights(self, parts: Sequence[int], stride: int = 1) -> list[Array] | None:
+        """Weights of the rows of some parts."""
+        return None if self.row_weights is None else [self.row_weights[k][::stride] for k in parts]
 
     def fit_ensemble(self, features: Sequence[Any] | None, among: Sequence[Candidate] | None = None) -> FittedEnsemble:
         """Fit weights and temperatures; with the features of held-out parts, transductive steps are tested too."""
@@ -568,7 +589,7 @@ class OutOfDomainPredictions:
         stride = weight_stride(self.codes)
         P = [self._member_probabilities(k, self.inverse_temperatures)[:, ::stride] for k in range(len(self.codes))]
         codes = [part[::stride] for part in self.codes]
-        row_weights = None if self.row_weights is None else [part[::stride] for part in self.row_weights]
+        row_weights = self._weights(range(len(codes)), stride)
         is_member = mask & np.isfinite(self.inverse_temperatures)
         weights = fit_ensemble_weights(P, codes, members=is_member, weights=row_weights)
         weights = prune_weights(weights, P, codes)
@@ -588,7 +609,7 @@ class OutOfDomainPredictions:
             P = [self._member_probabilities(k, betas, fold) for k in parts]
             fitted_P = [p[:, ::stride] for p in P]
             codes = [self.codes[k][::stride] for k in parts]
-            row_weights = None if self.row_weights is None else [self.row_weights[k][::stride] for k in parts]
+            row_weights = self._weights(parts, stride)
             others, pairs = folds.inner(fold)
             kept_by_fit = np.vstack([kept, pairs])[:, parts]  # the parts of the fit without the fold, and of each pair
             for name, mask in masks.items():
@@ -627,34 +648,22 @@ class OutOfDomainPredictions:
     def _finish(
         self, cross_fit: CrossFittedEnsemble, graphs: Sequence[Sequence[Any]] | None = None
     ) -> FinishedEnsemble:
-        """An ensemble with its last calibration, smoothed if there are graphs of neighbors.
-
-        The calibration is left out where it increases the log loss of held-out parts.
-        """
+        """An ensemble with its last calibration, smoothed if there are graphs of neighbors."""
         folds = self.folds
         fold_steps = [self._fit_last_steps(inner, graphs) for inner in cross_fit.inner]
         # The temperatures of a fold may be extreme, for example if it keeps domains without any error. The last step is
         # therefore fitted to predictions with the temperatures to which it is applied.
         smoothing, calibration = self._fit_last_steps(cross_fit.deployed, graphs)
-        plain = []
-        calibrated = []
+        finished = []
         for k, batches in enumerate(cross_fit.batches):
             strength, step = fold_steps[folds.predicted_by[k]]
             if graphs is not None:
                 batches = [smooth_probabilities(P, graphs[k][b], strength) for b, P in enumerate(batches)]
-            plain.append(batches)
-            calibrated.append([step.apply(P) for P in batches])
-        is_better, is_better_for = self._compare_calibration(
-            [batches[0] for batches in plain], [batches[0] for batches in calibrated]
-        )
-        finished = [calibrated[k] if is_used else plain[k] for k, is_used in enumerate(is_better_for.tolist())]
-        applied = [
-            fold_steps[fold][1] if is_used else IDENTITY
-            for fold, is_used in zip(folds.predicted_by.tolist(), is_better_for.tolist(), strict=True)
-        ]
+            finished.append([step.apply(P) for P in batches])
         held_out = [batches[0] for batches in finished]
+        applied = [fold_steps[fold][1] for fold in folds.predicted_by.tolist()]
         scores = score_trials(finished, self._score_batch)
-        return FinishedEnsemble(smoothing, calibration if is_better else IDENTITY, held_out, scores, applied)
+        return FinishedEnsemble(smoothing, calibration, held_out, scores, applied)
 
     def _fit_last_steps(
         self, natural: Mapping[int, Array], graphs: Sequence[Sequence[Any]] | None
@@ -665,14 +674,14 @@ class OutOfDomainPredictions:
         weakest, and there is no calibration.
         """
         if graphs is None:
-            return 0.0, self._fit_calibration(natural)
+            return 0.0, self._fit_calibration(natural) or IDENTITY
         if not natural:
             return SMOOTHING_STRENGTHS[0], IDENTITY
         calibrations = []
         means = []
         for strength in SMOOTHING_STRENGTHS:
             P = {k: smooth_probabilities(p, graphs[k][0], strength) for k, p in natural.items()}
-            calibrations.append(self._fit_calibration(P))
+            calibrations.append(self._fit_calibration(P) or IDENTITY)
             scores = [self._score_batch(k, 0, calibrations[-1].apply(p)) for k, p in P.items()]
             means.append(float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf)
         best = int(np.argmax(means))

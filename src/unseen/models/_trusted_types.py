@@ -445,6 +445,16 @@ def _check_ensemble(pool: EnsembleClassifier) -> None:
             )
             for offsets in (pool.class_offsets, pool.calibration_offsets)
         ),
+        conformal_codes=pool.conformal_codes is None
+        or (
+            len(pool.conformal_codes) == len(pool.conformal_scores or ())
+            and all(
+                isinstance(codes, np.ndarray)
+                and codes.shape == scores.shape
+                and _is_whole(codes, 0, len(pool.classes_))
+                for codes, scores in zip(pool.conformal_codes, pool.conformal_scores or (), strict=True)
+            )
+        ),
         scale=0 < pool.logit_scale < np.inf,
         effects=pool.feature_weights is None
         or (
