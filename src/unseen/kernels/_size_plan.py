@@ -30,11 +30,10 @@ def _read_numbers(file: Path, key: str) -> list[int]:
 
 
 EXACT_ROWS = 8_000  # Up to this number of samples kernels are exact; beyond it landmarks approximate them.
-# Rows of a larger table to which models are fitted that predict held-out domains: of kernel methods, of other
-# classifiers, and of the members of an ensemble, which are many.
+# Rows of a larger table to which models are fitted that predict held-out domains: of kernel methods alone, and of other
+# classifiers and ensembles.
 CHOICE_ROWS = 2_000
-CLASSIFIER_CHOICE_ROWS = 8_000
-ENSEMBLE_CHOICE_ROWS = 3_000
+CLASSIFIER_CHOICE_ROWS = 3_000
 FIT_ROWS = 200_000  # rows of a larger table in memory, to which classifiers without kernels are fitted
 SAMPLE_ROWS = 20_000  # rows of a larger table for the classifiers of kernel methods
 LANDMARK_ROWS = 10_000  # rows of a larger table from which landmarks are drawn
@@ -129,8 +128,8 @@ class SizePlan:
             exact=rows <= EXACT_ROWS if exact is None else exact,
             landmarks=MAX_LANDMARKS if landmarks is None else landmarks,
             tolerance=TRACE_TOLERANCE if landmarks is None else None,
-            choice_rows=ENSEMBLE_CHOICE_ROWS if ensemble else CHOICE_ROWS,
-            classifier_choice_rows=ENSEMBLE_CHOICE_ROWS if ensemble else CLASSIFIER_CHOICE_ROWS,
+            choice_rows=CLASSIFIER_CHOICE_ROWS if ensemble else CHOICE_ROWS,
+            classifier_choice_rows=CLASSIFIER_CHOICE_ROWS,
             landmark_rows=LANDMARK_ROWS,
             sample_rows=SAMPLE_ROWS,
             fit_rows=FIT_ROWS,
