@@ -135,6 +135,19 @@ class SizePlan:
             fit_rows=FIT_ROWS,
         )
 
+    @property
+    def methods_text(self) -> str:
+        """A sentence for the Methods section of a paper; empty if all rows are used for everything."""
+        if self.exact:
+            return ""
+        fitted = "all" if self.rows <= self.fit_rows else f"{self.fit_rows:,}"
+        return (
+            f"Training sets had up to {self.rows:,} rows. Settings and weights were selected by models fitted to "
+            f"{self.classifier_choice_rows:,} of them (kernel methods alone {CHOICE_ROWS:,}, linear classifiers alone "
+            f"all); calibration and thresholds used predictions for all rows, and the models were fitted to {fitted} "
+            "rows."
+        )
+
     def __str__(self) -> str:
         if self.exact:
             return f"{self.rows:,} rows: kernels are exact."

@@ -12,6 +12,7 @@ from sklearn.base import is_classifier
 
 from .. import __version__
 from ..exceptions import DataWarning, warn
+from ..kernels import SizePlan
 from ..linalg import Array
 from ..model_selection import Method, expand_methods, parse_methods
 from ..models import AUTO, check_threshold, choose_domain_threshold, choose_positive
@@ -181,6 +182,7 @@ def validate(
     failures = _describe_failures(held_out)
     for text in failures:
         warn(text, DataWarning)
+    site_rows = np.unique(table.domain, return_counts=True)[1]
     settings = ValidationSettings(
         name=table.name,
         method=main,
@@ -195,6 +197,7 @@ def validate(
             "version": __version__,
             "command": command,
             "n_features": table.X.shape[1],
+            "design": SizePlan.from_rows(len(table.X) - int(site_rows.min())).methods_text,
             "columns": list(table.schema.feature_names),
             "scale": scale,
             "balance": balance,
