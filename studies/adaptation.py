@@ -115,6 +115,7 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
         members=ensemble.temper(scores) if has_weights else None,
         weights=ensemble.weights if has_weights else None,
         inverse_temperature=ensemble.inverse_temperature,
+        calibration_offsets=ensemble.calibration_offsets,
         features=ensemble.prepared_features(X),
     )
     plan = model.plan

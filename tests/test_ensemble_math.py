@@ -454,7 +454,9 @@ def test_an_ensemble_of_one_member_needs_no_further_temperature():
     candidates = [Candidate("only", {}, None, None)]
     out_of_domain = OutOfDomainPredictions.from_predictions(candidates, samples, trials, predictions)
     assert out_of_domain.fold_inverse_temperatures[0, 0] > 2 * out_of_domain.inverse_temperatures[0]
-    assert out_of_domain.fit_ensemble(None).inverse_temperature == pytest.approx(1, rel=1e-6)
+    fitted = out_of_domain.fit_ensemble(None)
+    assert fitted.logit_calibration.slope == pytest.approx(1, abs=0.1)
+    assert fitted.logit_calibration.offsets is None or np.abs(fitted.logit_calibration.offsets).max() < 0.05
 
 
 def test_smoothing_is_taken_where_neighbors_know_and_stays_calibrated():
@@ -516,6 +518,37 @@ def test_sets_cover_new_domains_as_often_as_promised(coverage, n_domains):
     assert np.mean(held) >= coverage - 3 * np.std(held) / np.sqrt(600)
 
 
+def test_sets_of_unbalanced_classes_cover_each_class():
+    rng = np.random.default_rng(0)
+    rare_covered = []
+    common_covered = []
+    for _ in range(150):
+        P = []
+        codes = []
+        for _ in range(13):
+            logit = rng.normal(scale=1.2, size=300) - 3 + rng.normal(scale=0.2)
+            risk = 1 / (1 + np.exp(-logit))
+            codes.append((rng.random(300) < risk).astype(int))
+            P.append(np.column_stack([1 - risk, risk]))
+        sets = ConformalSets.from_predictions(P[:-1], codes[:-1])
+        inside = sets.sets(P[-1], 0.9)[np.arange(300), codes[-1]]
+        rare_covered.append(inside[codes[-1] == 1].mean())
+        common_covered.append(inside[codes[-1] == 0].mean())
+        marginal = ConformalSets(sets.scores).sets(P[-1], 0.9)
+    level = 0.9 * 13 / 12  # of the quantile, with the weight of the new domain at infinity
+    assert np.mean(rare_covered) == pytest.approx(level, abs=0.02)
+    assert np.mean(common_covered) == pytest.approx(level, abs=0.02)
+    assert marginal[codes[-1] == 1, 1].mean() < 0.5  # one threshold for all classes leaves out most events
+
+
+def test_a_class_of_too_few_domains_belongs_to_every_set():
+    P = [np.full((20, 3), [0.8, 0.19, 0.01])] * 6
+    codes = [np.zeros(20, dtype=int)] * 5 + [np.repeat([1, 2], [18, 2])]
+    sets = ConformalSets.from_predictions(P, codes).sets(P[0], 0.8)
+    np.testing.assert_array_equal(sets[0], [True, True, True])
+    assert ConformalSets.from_predictions(P, [np.arange(20) % 3] * 6).codes is None  # balanced classes
+
+
 def test_sets_grow_with_coverage_and_are_never_empty():
     P, codes = exchangeable(np.random.default_rng(1), 9)
     conformal = ConformalSets.from_predictions(P, codes)
@@ -527,9 +560,9 @@ def test_sets_grow_with_coverage_and_are_never_empty():
 def test_more_than_domains_can_promise_is_refused():
     P, codes = exchangeable(np.random.default_rng(2), 4)
     conformal = ConformalSets.from_predictions(P, codes)
-    assert conformal.threshold(0.8) == max(scores.max() for scores in conformal.scores)
+    assert conformal.thresholds(0.8, 3)[0] == max(scores.max() for scores in conformal.scores)
     with pytest.raises(ValueError, match=r"at most 1 - 1/\(m \+ 1\) = 0.8.*more domains"):
-        conformal.threshold(0.81)
+        conformal.check_coverage(0.81)
     with pytest.raises(ValueError, match="coverage=90 is not between 0 and 1"):
         conformal.sets(P[0], 90)
 

@@ -128,7 +128,7 @@ def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table
     assert {one["model"] for one in found.ensemble["members"]} >= {"CIDG + logistic"}
     assert (found.stream["projection_rows"], found.stream["landmarks"]) == (len(table.X), 20)
     assert f"Projections were fitted to {len(table.X)} rows through 20 landmarks" in found.remarks[0]
-    assert "; classifiers to" in found.remarks[0]
+    assert f"The model was fitted to all {len(table.X)} rows." in found.remarks[0]
     maps = [vars(member[0]).get("feature_map_") for member in found.model.ensemble.members_]
     assert len({id(own.estimator) for own in maps if own is not None}) == 1
     save_model(found.model, tmp_path / "m.unseen", {})
@@ -136,9 +136,12 @@ def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table
     np.testing.assert_array_equal(again.predict_proba(table.X), found.model.predict_proba(table.X))
 
 
-def test_a_pool_without_a_projection_saw_a_sample(table):
-    found = fit_table(table, ["logistic", "nearest mean"], plan=SizePlan.from_rows(len(table.X), exact=False))
-    assert f"contains no projection, so it was fitted to a sample of {len(table.X)} rows" in found.remarks[0]
+def test_a_large_table_says_how_many_rows_were_used_for_what(table):
+    plan = replace(SizePlan.from_rows(len(table.X), exact=False, ensemble=True), classifier_choice_rows=36)
+    found = fit_table(table, ["logistic", "nearest mean"], plan=plan)
+    assert found.remarks == [
+        "Models that predict held-out domains were fitted to 36 rows. The model was fitted to all 72 rows."
+    ]
 
 
 def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, capsys):
@@ -160,20 +163,11 @@ def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, c
         assert one["model"] in text
 
 
-def test_the_table_of_scores_counts_the_rows_that_were_scored(table, capsys):
-    plan = replace(SizePlan.from_rows(len(table.X), exact=False), choice_rows=36)
-    few = fit_table(table, "logistic", plan=plan)
-    card = model_card(table, few)
-    assert card["data"]["domains"] == dict.fromkeys(["north", "south", "west"], 24)
-    assert card["scores"]["rows"] == dict.fromkeys(["north", "south", "west"], 12)
-    print_card(card)
-    text = capsys.readouterr().out
-    assert "rows scored" in text
-    assert "12" in next(line for line in text.splitlines() if line.startswith("│ north")).split()
-    assert model_card(table, fit_table(table, "logistic"))["scores"]["rows"] == card["data"]["domains"]
-    del card["scores"]["rows"]  # as in the files of earlier versions
-    print_card(card)
-    assert "rows scored" not in capsys.readouterr().out
+def test_all_rows_are_scored_also_where_models_are_selected_on_few(table):
+    plan = replace(SizePlan.from_rows(len(table.X), exact=False), classifier_choice_rows=36)
+    card = model_card(table, fit_table(table, "extra trees", plan=plan))
+    assert "fitted to 36 rows" in card["scores"]["measure"]
+    assert card["scores"]["rows"] == card["data"]["domains"] == dict.fromkeys(["north", "south", "west"], 24)
 
 
 def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
@@ -191,9 +185,9 @@ def test_what_is_said_to_be_possible_can_be_asked_for(n_domains):
     text = describe((0.8, 0.7, 0.9), [0.8] * n_domains)
     most = int(text.split("in up to ")[1].split("%")[0]) / 100
     pool = EnsembleClassifier([], np.empty(0), np.empty(0), conformal_scores=[np.linspace(0, 1, 7)] * n_domains)
-    assert 0 <= pool.threshold(most) <= 1
+    assert pool.resolve_coverage(most) == most
     with pytest.raises(ValueError, match="is not attainable"):
-        pool.threshold(most + 0.011)
+        pool.resolve_coverage(most + 0.011)
 
 
 def describe(values, scores):
@@ -289,7 +283,7 @@ def test_by_default_sets_have_the_largest_coverage_up_to_nine_tenths(n_domains):
     with pytest.warns(CoverageWarning, match=f"{n_domains} held-out domains? attain at most") as caught:
         assert pool.resolve_coverage() == n_domains / (n_domains + 1)
     assert f"coverage of these prediction sets is {n_domains / (n_domains + 1):.3g}," in str(caught[0].message)
-    assert 0 <= pool.threshold(n_domains / (n_domains + 1)) <= 1
+    assert pool.sets(np.full((1, 2), 0.5), n_domains / (n_domains + 1)).any()
 
 
 def test_sets_by_default_are_those_of_the_coverage_that_is_stated(table, found):

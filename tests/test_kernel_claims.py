@@ -21,7 +21,9 @@ from unseen.kernels._kernel import (
 )
 from unseen.kernels._size_plan import (
     CHOICE_ROWS,
+    CLASSIFIER_CHOICE_ROWS,
     EXACT_ROWS,
+    FIT_ROWS,
     LANDMARK_ROWS,
     MAX_LANDMARKS,
     SAMPLE_ROWS,
@@ -275,10 +277,10 @@ def test_a_plan_is_exact_for_few_rows_and_what_was_asked_for_counts():
 def test_a_plan_tells_how_many_rows_do_what():
     assert str(SizePlan.from_rows(EXACT_ROWS)) == f"{EXACT_ROWS:,} rows: kernels are exact."
     told = str(SizePlan.from_rows(10**6))
-    for number in (10**6, CHOICE_ROWS, SAMPLE_ROWS, MAX_LANDMARKS):
+    for number in (10**6, CHOICE_ROWS, CLASSIFIER_CHOICE_ROWS, FIT_ROWS, MAX_LANDMARKS):
         assert f"{number:,} " in told
     few = str(SizePlan.from_rows(100, exact=False))
-    assert few.count("100 ") == 3  # no more rows than there are
+    assert few.count("100 ") == 4  # no more rows than there are
 
 
 @pytest.mark.parametrize(

@@ -113,3 +113,43 @@ def test_the_commands_choose_show_and_use_the_threshold(tmp_path, monkeypatch):
     predictions = pl.read_csv("p.csv")
     value = unseen.load_model("m.unseen").card["threshold"]["value"]
     assert ((predictions["p(ill)"] >= value) == (predictions["label"] == "ill")).all()
+
+
+def test_the_threshold_moves_with_the_class_frequencies(model):
+    """It keeps its sensitivity: the same rows are labeled, by other probabilities."""
+    X, _, _ = make_data(1)
+    other = model.with_prior({"ill": 0.7})
+    assert other.table_model.threshold > model.table_model.threshold
+    np.testing.assert_array_equal(other.predict(X), model.predict(X))
+    value = other.card["threshold"]["value"]
+    np.testing.assert_array_equal(other.predict(X) == "ill", other.predict_proba(X)[:, 0] >= value)
+    assert f"a probability of {value:.3g}" in other.card["threshold"]["text"]
+
+
+@pytest.mark.parametrize("threshold", [0.3, "cost=5:1"])
+def test_probabilities_and_costs_keep_their_threshold_under_other_class_frequencies(threshold):
+    X, y, site = make_data()
+    model = unseen.fit(X, y, sample_domain=site, methods=METHOD, threshold=threshold, positive="ill")
+    other = model.with_prior({"ill": 0.7})
+    assert other.table_model.threshold == model.table_model.threshold
+    assert np.sum(other.predict(X) == "ill") > np.sum(model.predict(X) == "ill")
+
+
+def test_expected_performance_is_that_of_the_labels_that_the_threshold_gives():
+    X, y, site = make_data(n_rows=400)
+    with_labels = unseen.fit(X, y, sample_domain=site, methods=METHOD, threshold="sensitivity=0.95", positive="ill")
+    plain = unseen.fit(X, y, sample_domain=site, methods=METHOD)
+    X_new, y_new, _ = make_data(3, n_rows=2000)
+    delivered = np.mean(with_labels.predict(X_new) == y_new)
+    assert delivered < plain.expected_performance.mean - 0.1
+    assert with_labels.expected_performance.mean == pytest.approx(delivered, abs=0.04)
+    by_auc = unseen.fit(X, y, sample_domain=site, methods=METHOD, metric="roc_auc", threshold=0.3, positive="ill")
+    assert by_auc.expected_performance.mean > 0.7
+
+
+def test_the_card_has_prediction_intervals_of_sensitivity_and_specificity(model):
+    facts = model.card["threshold"]
+    for name in ("sensitivity", "specificity"):
+        low, high = facts["intervals"][name]
+        assert 0 <= low < facts[name] < high <= 1
+        assert f"{100 * low:.0f}% to {100 * high:.0f}%" in facts["text"]

@@ -179,7 +179,7 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
     found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source)
     assert (told[0], sum(told[1:])) == (600, 600)
     assert found.stream["projection_rows"] == 600
-    assert found.stream["classifier_rows"] == len(sample.X)
+    assert found.stream["kernel_rows"] == len(sample.X)
     projection, prepared = projection_of(found.model), found.model.prepare(table.X)
     again = type(projection)(**projection.get_params(deep=False))
     again.fit(prepared, table.y, sample_domain=table.domain)
@@ -199,7 +199,7 @@ def test_plain_models_see_the_sample(parts):
 @pytest.fixture
 def large(monkeypatch):
     """What counts as a large table, scaled down."""
-    for name, rows in {"EXACT_ROWS": 500, "SAMPLE_ROWS": 150, "CHOICE_ROWS": 90}.items():
+    for name, rows in {"EXACT_ROWS": 500, "FIT_ROWS": 150, "CHOICE_ROWS": 90}.items():
         monkeypatch.setattr(f"unseen.kernels._size_plan.{name}", rows)
 
 
@@ -208,13 +208,13 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
     model = parts / "m.unseen"
     code, text = unseen("fit", parts / "parts", "--methods", "kfda", "-o", model)
     assert code == 0
-    assert "600 rows: 90 rows select the hyperparameters, 150 rows give the scales" in text
-    assert "were selected and scored on 90 rows. The projection was fitted to 600 rows through" in text
+    assert "600 rows: models that predict held-out domains are fitted to 90 rows with kernels" in text
+    assert "held-out domains were fitted to 90 rows. Projections were fitted to 600 rows through" in text
     card = read_card(model)
     assert card["data"]["rows"] == 600
     assert card["data"]["domains"] == dict.fromkeys(SITES, 200)
     assert {entry["class"]: entry["rows"] for entry in card["data"]["classes"]} == {"ill": 480, "well": 120}
-    assert card["stream"].keys() >= {"projection_rows", "classifier_rows", "landmarks", "trace_error"}
+    assert card["stream"].keys() >= {"projection_rows", "kernel_rows", "landmarks", "trace_error"}
     fitted = load_model(model).estimator
     output = parts / "out.parquet"
     assert unseen("predict", model, parts / "parts" / "*.parquet", "-o", output)[0] == 0

@@ -48,18 +48,18 @@ def test_so_many_domains_attain_a_coverage_and_one_less_does_not(coverage):
     m = domains_for_coverage(coverage)
     assert m == np.ceil(round(coverage / (1 - coverage), 6))
     rows = np.linspace(0, 1, 5)
-    ConformalSets([rows] * m).threshold(coverage)
+    ConformalSets([rows] * m).check_coverage(coverage)
     if m > 1:
         with pytest.raises(ValueError, match="is not attainable"):
-            ConformalSets([rows] * (m - 1)).threshold(coverage)
+            ConformalSets([rows] * (m - 1)).check_coverage(coverage)
 
 
 def test_a_threshold_that_leaves_out_some_scores_takes_more_domains():
     """A tenth of the scores are 1, where sets hold all classes."""
     rows = np.r_[np.linspace(0, 0.5, 90), np.ones(10)]
     m = domains_for_coverage(0.8, share=0.9)
-    assert ConformalSets([rows] * m).threshold(0.8) < 1
-    assert ConformalSets([rows] * (m - 1)).threshold(0.8) == 1
+    assert ConformalSets([rows] * m).thresholds(0.8, 2)[0] < 1
+    assert ConformalSets([rows] * (m - 1)).thresholds(0.8, 2)[0] == 1
     assert domains_for_coverage(0.8, share=0.8) is None
 
 

@@ -67,6 +67,8 @@ class HeldOutDomain:
         Weights of the members.
     inverse_temperature : float
         Applied to the weighted mean of the members.
+    calibration_offsets : ndarray of shape (C,) or None
+        Class offsets that are added to its log-probabilities.
     prior_ratio : ndarray of shape (C,) or None
         Natural class frequencies over those of training, if classes were balanced.
     features : ndarray of shape (n, d) or None
@@ -79,6 +81,7 @@ class HeldOutDomain:
     members: Array | None = None
     weights: Array | None = None
     inverse_temperature: float = 1.0
+    calibration_offsets: Array | None = None
     prior_ratio: Array | None = None
     features: Array | None = None
 
@@ -100,15 +103,20 @@ def make_local_model() -> Pipeline:
 
 
 def mix_members(
-    members: Array, weights: Array, inverse_temperature: float = 1.0, prior_ratio: Array | None = None
+    members: Array,
+    weights: Array,
+    inverse_temperature: float = 1.0,
+    prior_ratio: Array | None = None,
+    calibration_offsets: Array | None = None,
 ) -> Array:
-    """Probabilities (B, n, C) of opinion pools with weights (B, J), after a temperature and a change of priors."""
+    """Probabilities (B, n, C) of opinion pools with weights (B, J), after a calibration and a change of priors."""
     mixed = np.tensordot(weights, members, axes=1)
-    log_ratio = np.zeros(members.shape[2]) if prior_ratio is None else np.log(prior_ratio)
-    if inverse_temperature == 1.0 and prior_ratio is None:
+    if inverse_temperature == 1.0 and prior_ratio is None and calibration_offsets is None:
         return mixed
+    offsets = np.zeros(members.shape[2]) if calibration_offsets is None else calibration_offsets
+    offsets = offsets if prior_ratio is None else offsets + np.log(prior_ratio)
     scales = np.full(len(weights), inverse_temperature)
-    return apply_offsets(mixed, np.broadcast_to(log_ratio, (len(weights), len(log_ratio))), scales)
+    return apply_offsets(mixed, np.broadcast_to(offsets, (len(weights), len(offsets))), scales)
 
 
 def simulate_adaptation(domains: Sequence[HeldOutDomain], *, seed: int = 0) -> AdaptationPlan:
@@ -197,7 +205,7 @@ def adapt_probabilities(part: HeldOutDomain, rows: Ints, plan: AdaptationPlan, l
         assert part.weights is not None
         q = part.members[:, np.arange(len(part.codes)), part.codes].T
         weights = update_weights(q[rows], part.weights, plan.prior_rows)
-        P = mix_members(part.members, weights, part.inverse_temperature, part.prior_ratio)
+        P = mix_members(part.members, weights, part.inverse_temperature, part.prior_ratio, part.calibration_offsets)
     labeled_P = np.take_along_axis(P, rows[:, :, None], axis=1)
     offsets, scale = fit_offsets(labeled_P, part.codes[rows], plan.prior)
     return apply_offsets(P, offsets, scale)

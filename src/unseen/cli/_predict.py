@@ -111,7 +111,7 @@ def predict(
         if prior is not None:
             fitted_model = fitted_model.with_prior(o.parse_shares(prior))
         if coverage is not None:  # an unattainable coverage is an error before the table is read
-            fitted_model.table_model.ensemble.threshold(coverage)
+            fitted_model.table_model.ensemble.resolve_coverage(coverage)
         kept_columns = "all" if keep == "all" else o.parse_names(keep)
         table = fitted_model.open_table(
             new, domain=domain, keep=kept_columns, missing=o.parse_missing(missing), batch_size=batch_size

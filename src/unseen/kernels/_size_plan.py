@@ -30,9 +30,12 @@ def _read_numbers(file: Path, key: str) -> list[int]:
 
 
 EXACT_ROWS = 8_000  # Up to this number of samples kernels are exact; beyond it landmarks approximate them.
-CHOICE_ROWS = 2_000  # rows of a larger table that select the hyperparameters of one method
-ENSEMBLE_CHOICE_ROWS = 8_000  # rows of a larger table that select an ensemble, whose members limit their rows
-SAMPLE_ROWS = 20_000  # rows of a larger table for scales, novelty scores and classifiers
+# Rows of a larger table to which models are fitted that predict held-out domains: of kernel methods alone, and of other
+# classifiers and ensembles.
+CHOICE_ROWS = 2_000
+CLASSIFIER_CHOICE_ROWS = 3_000
+FIT_ROWS = 200_000  # rows of a larger table in memory, to which classifiers without kernels are fitted
+SAMPLE_ROWS = 20_000  # rows of a larger table for the classifiers of kernel methods
 LANDMARK_ROWS = 10_000  # rows of a larger table from which landmarks are drawn
 MAX_LANDMARKS = 1_000
 TRACE_TOLERANCE = 1e-6  # share of the trace of the kernel that landmarks may miss
@@ -84,10 +87,11 @@ def check_memory(task: str, n: int, copies: int, advice: str) -> None:
 class SizePlan:
     """Numbers of rows for each step of model selection and fitting.
 
-    Up to `EXACT_ROWS` rows kernels are exact and every step uses all rows. For larger data a subsample selects the
-    hyperparameters, which are multiples of scales of the data and do not depend on the number of rows. A larger
-    subsample gives the scales and the landmarks and trains the classifiers. Projections use all rows, block by block,
-    through the landmarks.
+    Up to `EXACT_ROWS` rows kernels are exact and every step uses all rows. For larger data, models that predict
+    held-out domains are fitted to a subsample; hyperparameters are multiples of scales of the data and do not depend on
+    the number of rows. They predict all held-out rows, and linear classifiers alone are fitted to all others. The model
+    itself is fitted to all rows: classifiers at once, projections block by block through landmarks. Only kernel
+    machines and the classifiers after projections are fitted to a subsample.
 
     Parameters
     ----------
@@ -99,8 +103,10 @@ class SizePlan:
         Maximum number of landmarks.
     tolerance : float or None
         Share of the trace of the kernel that landmarks may miss; None uses the maximum number of landmarks.
-    choice_rows, landmark_rows, sample_rows : int
-        Rows that select hyperparameters, from which landmarks are drawn, and that train classifiers.
+    choice_rows, classifier_choice_rows : int
+        Rows to which models that predict held-out domains are fitted: kernel methods, and other classifiers.
+    landmark_rows, sample_rows, fit_rows : int
+        Rows from which landmarks are drawn, that train classifiers of kernel methods, and that train other classifiers.
     """
 
     rows: int
@@ -108,8 +114,10 @@ class SizePlan:
     landmarks: int
     tolerance: float | None
     choice_rows: int
+    classifier_choice_rows: int
     landmark_rows: int
     sample_rows: int
+    fit_rows: int
 
     @classmethod
     def from_rows(
@@ -121,16 +129,32 @@ class SizePlan:
             exact=rows <= EXACT_ROWS if exact is None else exact,
             landmarks=MAX_LANDMARKS if landmarks is None else landmarks,
             tolerance=TRACE_TOLERANCE if landmarks is None else None,
-            choice_rows=ENSEMBLE_CHOICE_ROWS if ensemble else CHOICE_ROWS,
+            choice_rows=CLASSIFIER_CHOICE_ROWS if ensemble else CHOICE_ROWS,
+            classifier_choice_rows=CLASSIFIER_CHOICE_ROWS,
             landmark_rows=LANDMARK_ROWS,
             sample_rows=SAMPLE_ROWS,
+            fit_rows=FIT_ROWS,
+        )
+
+    @property
+    def methods_text(self) -> str:
+        """A sentence for the Methods section of a paper; empty if all rows are used for everything."""
+        if self.exact:
+            return ""
+        fitted = "all" if self.rows <= self.fit_rows else f"{self.fit_rows:,}"
+        return (
+            f"Training sets had up to {self.rows:,} rows. Settings and weights were selected by models fitted to "
+            f"{self.classifier_choice_rows:,} of them (kernel methods alone {CHOICE_ROWS:,}, linear classifiers alone "
+            f"all); calibration and thresholds used predictions for all rows, and the models were fitted to {fitted} "
+            "rows."
         )
 
     def __str__(self) -> str:
         if self.exact:
             return f"{self.rows:,} rows: kernels are exact."
         return (
-            f"{self.rows:,} rows: {min(self.choice_rows, self.rows):,} rows select the hyperparameters, "
-            f"{min(self.sample_rows, self.rows):,} rows give the scales, the landmarks and the classifier, and a "
-            f"projection is fitted on all rows through at most {self.landmarks:,} landmarks."
+            f"{self.rows:,} rows: models that predict held-out domains are fitted to "
+            f"{min(self.choice_rows, self.rows):,} rows with kernels, else to "
+            f"{min(self.classifier_choice_rows, self.rows):,} rows; the model is fitted to "
+            f"{min(self.fit_rows, self.rows):,} rows, with kernels through at most {self.landmarks:,} landmarks."
         )

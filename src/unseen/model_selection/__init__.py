@@ -35,8 +35,8 @@ from ._ensemble import MIN_BATCH_ROWS, EnsembleClassifier
 from ._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE, FittedEnsemble, OutOfDomainPredictions
 from ._forecast import Forecast, describe_expected_performance
 from ._leaderboard import Leaderboard, LeaderboardRow
-from ._metrics import Metric, Scoring, check_metric, describe_rare_class, get_metric, metric_range
-from ._model_builder import SelectedModel, SelectionOptions, select_model
+from ._metrics import Metric, Scoring, check_metric, describe_rare_class, get_metric, metric_range, score_labels
+from ._model_builder import SelectedModel, SelectionOptions, limit_evaluation_rows, select_model
 from ._projection_search import ProjectionSearchCV
 from ._refit import RefittedMembers, refit_candidates
 from ._registry import (

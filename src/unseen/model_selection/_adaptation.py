@@ -139,7 +139,8 @@ def plan_adaptation(
                 codes=predictions.codes[k][rows],
                 members=members,
                 weights=weights[positions] if members is not None else None,
-                inverse_temperature=float(ensemble.held_out_inverse_temperatures[k]),
+                inverse_temperature=ensemble.held_out_calibrations[k].slope,
+                calibration_offsets=ensemble.held_out_calibrations[k].offsets,
                 prior_ratio=ratio,
                 features=X,
             )

@@ -1,4 +1,4 @@
-"""Calibration of out-of-domain predictions: temperature scaling, class priors, and calibration tables.
+"""Calibration of out-of-domain predictions: temperatures, slopes and class offsets, class priors, calibration tables.
 
 Functions on arrays, without estimators. There are m held-out domains and C classes; ``codes[k]`` holds the positions of
 the true classes of the rows of domain k. All means are means over domains, which have equal weight whatever their size.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,22 @@ MAX_TEMPERATURE_STEPS = 80
 # Array entries of a vectorized step, so that the arrays stay in the processor's cache.
 MAX_BLOCK_ENTRIES = 2**17
 N_CALIBRATION_BINS = 15
+# Rows of a domain that count at most in the fit of a `LogitCalibration`: domains differ in ways that a slope and
+# intercepts do not describe, so more rows of one domain are little further evidence about the next one.
+MAX_EFFECTIVE_ROWS = 100
+# Standard deviations of the weak normal priors: of the logarithm of the slope, of class offsets, and of the standard
+# deviation of intercepts (half-normal). Offsets are small, since members have the class frequencies of all domains.
+LOG_SLOPE_PRIOR = 0.5
+OFFSET_PRIOR = 0.3
+INTERCEPT_PRIOR = 1.0
+# Standard deviations of intercepts between domains from which the one with the largest likelihood is taken. The slope
+# changes little between neighbors of this grid.
+INTERCEPT_GRID = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
+# With more classes, domains have too few rows of each for offsets, and the slope is fitted alone.
+MAX_OFFSET_CLASSES = 50
+# Scoring steps decrease rapidly: after one below this, the error is far below that of any estimate.
+CALIBRATION_TOLERANCE = 1e-4
+MAX_CALIBRATION_STEPS = 50
 
 
 def row_weights(domains: Sequence[npt.NDArray[Any]], weights: RowWeights = None) -> Array:
@@ -145,6 +163,229 @@ def fit_temperature(scores: Arrays, codes: Codes, weights: RowWeights = None) ->
     return float(fit_temperatures(scores, codes, np.ones((1, len(codes)), dtype=bool), weights)[0])
 
 
+@dataclass(frozen=True)
+class LogitCalibration:
+    """The last step of an ensemble: logits are multiplied by a slope, and class offsets are added."""
+
+    slope: float = 1.0
+    offsets: Array | None = None  # (C,); None for zeros
+
+    def apply(self, P: Array) -> Array:
+        """Calibrated probabilities (n, C); zeros stay zero."""
+        if self.offsets is None:
+            return apply_inverse_temperature(P, self.slope)
+        with np.errstate(divide="ignore"):
+            return softmax(self.slope * np.log(P) + self.offsets)
+
+
+IDENTITY = LogitCalibration()
+
+
+def fit_logit_calibration(P: Arrays, codes: Codes, weights: RowWeights = None) -> LogitCalibration:
+    """Fit a slope and class offsets to out-of-domain probabilities (n_k, C).
+
+    The slope is that of a logistic calibration with a random intercept for each domain,
+
+        log p'(c | x) = slope * log p(c | x) + offset_c + intercept_kc + const,
+
+    where intercepts are normal with a common standard deviation, that of the difference of any two classes. Without
+    them, different class frequencies of domains would look like noise, and the slope would be too flat within each
+    domain. The standard deviation maximizes the marginal likelihood, by Laplace's approximation. Each domain counts as
+    at most `MAX_EFFECTIVE_ROWS` rows in this fit.
+
+    A new domain has no intercept. Given the slope, its offsets are fitted without intercepts, to rows with their own
+    weights, so that predicted class frequencies equal observed ones, as those of the members do in training. Rows of a
+    class with probability 0 are left out; without any row nothing changes.
+    """
+    all_rows = _CalibrationRows.from_predictions(P, codes, weights)
+    rows = all_rows.limited
+    if not rows.weights.any():
+        return IDENTITY
+    fit = best = _fit_intercepts(rows, INTERCEPT_GRID[0])
+    for deviation in INTERCEPT_GRID[1:]:
+        fit = _fit_intercepts(rows, deviation, start=fit)
+        if fit.log_evidence < best.log_evidence:
+            break
+        best = fit
+    marginal = _fit_intercepts(all_rows, 0.0, start=best, has_fixed_slope=True)
+    offsets = rows.contrasts @ marginal.shared[1:]
+    return LogitCalibration(float(np.exp(best.shared[0])), offsets if offsets.any() else None)
+
+
+@dataclass(frozen=True)
+class _CalibrationRows:
+    """Rows of all domains, one domain after the other, for the fit of a calibration.
+
+    Attributes
+    ----------
+    margins : ndarray of shape (n, C)
+        Log-probabilities less that of the most probable class.
+    codes : ndarray of shape (n,)
+        True classes.
+    weights : ndarray of shape (n,)
+        Weights, with a mean of 1.
+    sizes : ndarray of shape (m,)
+        Number of rows of each domain.
+    """
+
+    margins: Array
+    codes: Ints
+    weights: Array
+    sizes: Ints
+
+    @classmethod
+    def from_predictions(cls, P: Arrays, codes: Codes, weights: RowWeights) -> _CalibrationRows:
+        all_P = np.concatenate(P)
+        all_codes = np.concatenate(codes)
+        sizes = np.array([len(part) for part in codes])
+        share = np.ones(len(all_P)) if weights is None else np.concatenate(weights)
+        share = share * (true_class_values(all_P, all_codes) > 0)
+        share = share * (np.count_nonzero(share) / max(share.sum(), MIN_PROBABILITY))
+        with np.errstate(divide="ignore"):
+            margins = np.log(all_P) - np.log(all_P.max(axis=1, keepdims=True))
+        return cls(np.maximum(margins, UNSEEN_CLASS_MARGIN), all_codes, share, sizes)
+
+    @property
+    def limited(self) -> _CalibrationRows:
+        """The same rows with smaller weights where those of a domain exceed `MAX_EFFECTIVE_ROWS`."""
+        totals = np.array([self.weights[part].sum() for part in self.parts])
+        scale = np.minimum(MAX_EFFECTIVE_ROWS / np.maximum(totals, MIN_PROBABILITY), 1.0)
+        return replace(self, weights=self.weights * np.repeat(scale, self.sizes))
+
+    @cached_property
+    def contrasts(self) -> Array:
+        """Basis (C, C - 1) of class offsets that sum to 0, in which differences of two offsets have unit variance."""
+        n_classes = self.margins.shape[1]
+        if n_classes > MAX_OFFSET_CLASSES:
+            return np.zeros((n_classes, 0))
+        centering = np.eye(n_classes) - 1 / n_classes
+        return np.linalg.svd(centering)[0][:, : n_classes - 1] / math.sqrt(2)
+
+    @cached_property
+    def parts(self) -> list[slice]:
+        """Rows of each domain."""
+        ends = np.cumsum(self.sizes).tolist()
+        return [slice(end - size, end) for end, size in zip(ends, self.sizes.tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class _InterceptFit:
+    """Parameters at a standard deviation of intercepts, and the logarithm of their evidence."""
+
+    shared: Array  # (1 + q,): logarithm of the slope, coordinates of the offsets
+    intercepts: Array  # (m, q)
+    log_evidence: float
+
+
+def _fit_intercepts(
+    rows: _CalibrationRows, deviation: float, start: _InterceptFit | None = None, *, has_fixed_slope: bool = False
+) -> _InterceptFit:
+    """Maximize the penalized likelihood of slope, offsets and intercepts by Fisher scoring with step halving."""
+    q = rows.contrasts.shape[1]
+    m = len(rows.sizes)
+    shared = np.zeros(1 + q) if start is None else start.shared
+    intercepts = np.zeros((m, q)) if start is None or deviation == 0 else start.intercepts
+    precision = np.zeros(1 + q)
+    precision[0] = LOG_SLOPE_PRIOR**-2
+    precision[1:] = OFFSET_PRIOR**-2
+    is_free = np.ones(1 + q, dtype=bool)
+    is_free[0] = not has_fixed_slope
+    intercept_precision = np.eye(q) * (deviation**-2 if deviation else 0.0)
+
+    def penalized_loss(shared: Array, intercepts: Array) -> tuple[float, Array, Array]:
+        loss, residuals, probabilities = _logit_loss(rows, shared, intercepts)
+        penalty = precision @ shared**2
+        if deviation:
+            penalty += np.sum(intercepts**2) / deviation**2
+        return float(loss + penalty / 2), residuals, probabilities
+
+    value, residuals, probabilities = penalized_loss(shared, intercepts)
+    for _ in range(MAX_CALIBRATION_STEPS):
+        gradient, information = _sum_by_domain(rows, shared[0], residuals, probabilities)
+        total_gradient = gradient.sum(axis=0) + precision * shared
+        total_information = information.sum(axis=0) + np.diag(precision)
+        if deviation:
+            # The blocks of the intercepts are eliminated from the linear equations of a step.
+            blocks = information[:, 1:, 1:] + intercept_precision
+            intercept_gradient = gradient[:, 1:] + intercepts / deviation**2
+            coupling = np.linalg.solve(blocks, information[:, 1:, :])
+            total_information = total_information - np.einsum("kqa,kqb->ab", information[:, 1:, :], coupling)
+            total_gradient = total_gradient - np.einsum("kqa,kq->a", coupling, intercept_gradient)
+        step = np.zeros(1 + q)
+        step[is_free] = -np.linalg.solve(total_information[np.ix_(is_free, is_free)], total_gradient[is_free])
+        intercept_step = np.zeros((m, q))
+        if deviation:
+            intercept_step = -np.linalg.solve(blocks, intercept_gradient[:, :, None])[:, :, 0] - coupling @ step
+        size = max(np.abs(step).max(), np.abs(intercept_step).max(initial=0.0))
+        fraction = 1.0
+        while True:
+            proposal = shared + fraction * step, intercepts + fraction * intercept_step
+            proposed_value, *proposed_state = penalized_loss(*proposal)
+            if proposed_value <= value or size * fraction < CALIBRATION_TOLERANCE:
+                break
+            fraction /= 2
+        shared, intercepts = proposal
+        value = proposed_value
+        residuals, probabilities = proposed_state
+        if size * fraction < CALIBRATION_TOLERANCE:
+            break
+    _, information = _sum_by_domain(rows, shared[0], residuals, probabilities)
+    determinants = np.linalg.slogdet(np.eye(q) + deviation**2 * information[:, 1:, 1:])[1]
+    log_prior = -0.5 * (deviation / INTERCEPT_PRIOR) ** 2
+    return _InterceptFit(shared, intercepts, float(log_prior - value - determinants.sum() / 2))
+
+
+def _logit_loss(rows: _CalibrationRows, shared: Array, intercepts: Array) -> tuple[float, Array, Array]:
+    """Weighted log loss, its derivatives (n, C) by the logits, and probabilities (n, C)."""
+    offsets = np.repeat((shared[1:] + intercepts) @ rows.contrasts.T, rows.sizes, axis=0)
+    logits = np.exp(shared[0]) * rows.margins + offsets
+    logits -= logits.max(axis=1, keepdims=True)
+    P = np.exp(logits)
+    totals = P.sum(axis=1, keepdims=True)
+    P /= totals
+    truth = np.arange(len(logits)), rows.codes
+    # Rows without weight may have an infinite loss.
+    is_used = rows.weights > 0
+    loss = rows.weights[is_used] @ (np.log(totals[is_used, 0]) - logits[truth][is_used])
+    residuals = P.copy()
+    residuals[truth] -= 1
+    return float(loss), residuals * rows.weights[:, None], P
+
+
+def _sum_by_domain(rows: _CalibrationRows, log_slope: float, residuals: Array, P: Array) -> tuple[Array, Array]:
+    """Gradient (m, 1 + q) and Fisher information (m, 1 + q, 1 + q) of the loss of each domain."""
+    Q = rows.contrasts
+    q = Q.shape[1]
+    slope = np.exp(log_slope)
+    scaled = slope * rows.margins
+    gradient = np.empty((len(rows.sizes), 1 + q))
+    information = np.empty((len(rows.sizes), 1 + q, 1 + q))
+    deviations = P * (scaled - np.sum(P * scaled, axis=1, keepdims=True)) * rows.weights[:, None]
+    slope_gradient = np.where(rows.weights > 0, np.sum(residuals * scaled, axis=1), 0.0)
+    slope_information = np.sum(deviations * scaled, axis=1)
+    coordinates = P @ Q
+    for k, part in enumerate(rows.parts):
+        weights = rows.weights[part]
+        gradient[k, 0] = slope_gradient[part].sum()
+        gradient[k, 1:] = residuals[part].sum(axis=0) @ Q
+        information[k, 0, 0] = slope_information[part].sum()
+        information[k, 0, 1:] = information[k, 1:, 0] = deviations[part].sum(axis=0) @ Q
+        second_moments = (weights[:, None] * coordinates[part]).T @ coordinates[part]
+        information[k, 1:, 1:] = (Q.T * (weights @ P[part])) @ Q - second_moments
+    return gradient, information
+
+
+def domain_log_losses(P: Arrays, codes: Codes, weights: RowWeights = None) -> Array:
+    """Log loss of each domain (m,)."""
+    per_domain = [None] * len(codes) if weights is None else weights
+    return np.array(
+        [
+            -np.average(np.log(np.maximum(true_class_values(p, c), MIN_PROBABILITY)), weights=w)
+            for p, c, w in zip(P, codes, per_domain, strict=True)
+        ]
+    )
+
+
 def calibration_table(P: Arrays, codes: Codes, weights: RowWeights = None) -> dict[str, Any]:
     """Calibration of probabilities (n_k, C), as means over domains in plain values.
 
@@ -159,11 +400,10 @@ def calibration_table(P: Arrays, codes: Codes, weights: RowWeights = None) -> di
         bins = np.minimum((N_CALIBRATION_BINS * confidence).astype(int), N_CALIBRATION_BINS - 1)
         columns = (share, share * confidence, share * (p.argmax(axis=1) == c))
         tables.append(np.array([np.bincount(bins, values, minlength=N_CALIBRATION_BINS) for values in columns]))
-    truth = np.concatenate([true_class_values(p, c) for p, c in zip(P, codes, strict=True)])
     filled_bins = [row for row in np.mean(tables, axis=0).T.tolist() if row[0] > 0]
     return {
         "ece": float(np.mean([np.abs(table[1] - table[2]).sum() for table in tables])),
-        "log_loss": float(-row_weights(codes, weights) @ np.log(np.maximum(truth, MIN_PROBABILITY))),
+        "log_loss": float(domain_log_losses(P, codes, weights).mean()),
         "bins": [
             {"confidence": confidence / share, "accuracy": hits / share, "share": share}
             for share, confidence, hits in filled_bins

@@ -68,6 +68,9 @@ class Candidate:
         `TablePreparation`. Without a table both are the same.
     max_train_rows : int or None
         It is fitted to a subsample of at most so many rows, stratified by domain and class; None for no limit.
+    max_evaluation_rows : int or None
+        Models that predict held-out rows are fitted to a subsample of at most so many rows, with the proportions of
+        domains and classes of all rows; the model itself is not. None for no limit.
     max_exact_rows : int or None
         With more rows, a projection with an rbf kernel is fitted to `CANDIDATE_LANDMARKS` landmarks; None for no limit.
     """
@@ -83,6 +86,7 @@ class Candidate:
     source: str = ""
     features: Features = "prepared"
     max_train_rows: int | None = None
+    max_evaluation_rows: int | None = None
     max_exact_rows: int | None = None
 
     @property
@@ -114,8 +118,8 @@ class Candidate:
     def key(self) -> str:
         """A digest of all parameters, which is the same in every process."""
         parts = [full_repr(part) for part in (self.transformer, self.classifier)]
-        limits = (self.max_train_rows, self.max_exact_rows)
-        if self.features == "raw" or limits != (None, None):
+        limits = (self.max_train_rows, self.max_evaluation_rows, self.max_exact_rows)
+        if self.features == "raw" or any(limits):
             parts.append(f"{self.features} {limits}")
         if self.source:
             parts.append(self.source)
@@ -152,6 +156,14 @@ class Candidate:
         if self.max_train_rows is None or len(samples) <= self.max_train_rows:
             return None
         return samples.subsample_rows(self.max_train_rows)
+
+    def subsample_evaluation_rows(self, samples: Samples) -> Ints | None:
+        """Rows of the training samples that it is fitted to if it predicts held-out rows; None for all of them."""
+        if self.max_evaluation_rows is None or len(samples) <= self.max_evaluation_rows:
+            return self.subsample_rows(samples)
+        rows = samples.subsample_rows(self.max_evaluation_rows, proportional=True)
+        kept = self.subsample_rows(samples.take(rows))
+        return rows if kept is None else rows[kept]
 
     def needs_landmarks(self, n_rows: int) -> bool:
         """Whether it uses landmarks if it is fitted to a number of rows."""

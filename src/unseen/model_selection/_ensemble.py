@@ -27,10 +27,10 @@ from ..estimators import (
     transform_all_without_centering,
 )
 from ..exceptions import CoverageWarning, SmallBatchError, warn
-from ..linalg import Array, Moments, merge_moments
+from ..linalg import Array, Ints, Moments, merge_moments
 from ..utils.estimator_mixins import DocLinkMixin
 from ..utils.validation import EncodedLabels, Labels, check_domains
-from ._calibration import adjust_priors, apply_inverse_temperature, softmax
+from ._calibration import LogitCalibration, adjust_priors, softmax
 from ._candidate import bind_domains, fit_pipeline, flatten_steps, is_transductive
 from ._conformal import ConformalSets
 from ._ensemble_weights import average_members
@@ -63,9 +63,13 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     smoothing : float, default=0.0
         Strength of smoothing among nearest neighbors within a batch; 0 for none.
     inverse_temperature : float, default=1.0
-        Inverse temperature of the ensemble itself.
+        Slope of the calibration of the ensemble itself: its log-probabilities are multiplied by this.
+    calibration_offsets : ndarray of shape (n_classes,), default=None
+        Class offsets that are added to these; None for zeros.
     conformal_scores : list of ndarray, default=None
         For prediction sets: 1 - p(true class) of the samples of each held-out domain.
+    conformal_codes : list of ndarray, default=None
+        Positions of the true classes of these samples, for class-conditional prediction sets.
     prior_ratio : ndarray of shape (n_classes,), default=None
         Natural class frequencies over those that the members were trained with, if classes were balanced in training.
         `predict_proba` then refers to the natural frequencies; `predict` and `predict_set` keep the balance.
@@ -102,6 +106,8 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     """
 
     # Model files of earlier versions do not contain these parameters.
+    calibration_offsets: Array | None = None
+    conformal_codes: Sequence[Ints] | None = None
     class_offsets: Array | None = None
     logit_scale: float = 1.0
     feature_weights: Array | None = None
@@ -114,7 +120,9 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         *,
         smoothing: float = 0.0,
         inverse_temperature: float = 1.0,
+        calibration_offsets: Array | None = None,
         conformal_scores: Sequence[Array] | None = None,
+        conformal_codes: Sequence[Ints] | None = None,
         prior_ratio: Array | None = None,
         class_offsets: Array | None = None,
         logit_scale: float = 1.0,
@@ -127,7 +135,9 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         self.inverse_temperatures = inverse_temperatures
         self.smoothing = smoothing
         self.inverse_temperature = inverse_temperature
+        self.calibration_offsets = calibration_offsets
         self.conformal_scores = conformal_scores
+        self.conformal_codes = conformal_codes
         self.prior_ratio = prior_ratio
         self.class_offsets = class_offsets
         self.logit_scale = logit_scale
@@ -256,10 +266,11 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         X, sample_domain
             As for `predict`.
         coverage : float, default=None
-            Probability that the set contains the true class, on average over new domains. With m held-out domains at
+            Probability that the set contains the true class, on average over new domains; if a class has less than
+            half of the rows that it would have among equal classes, that of each class. With m held-out domains at
             most 1 - 1/(m + 1) is attainable; a larger value raises ValueError. None means 0.9 or, with fewer than 9
-            held-out domains, the
-            largest attainable coverage, which a :class:`~unseen.exceptions.CoverageWarning` states.
+            held-out domains, the largest attainable coverage, which a :class:`~unseen.exceptions.CoverageWarning`
+            states.
 
         Returns
         -------
@@ -274,7 +285,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     def resolve_coverage(self, coverage: float | None = None) -> float:
         """The coverage if it is attainable, else ValueError; for None 0.9 or the largest attainable coverage."""
         if coverage is not None:
-            self.threshold(coverage)
+            self._conformal.check_coverage(coverage)
             return coverage
         attainable = self._conformal.attainable
         if attainable >= DEFAULT_COVERAGE:
@@ -286,10 +297,6 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
             CoverageWarning,
         )
         return attainable
-
-    def threshold(self, coverage: float) -> float:
-        """One minus the smallest probability of classes in a set; ValueError if the coverage is not attainable."""
-        return self._conformal.threshold(coverage)
 
     def sets(self, P: Array, coverage: float) -> np.ndarray[Any, Any]:
         """Which classes belong to the sets of samples with these probabilities."""
@@ -310,11 +317,16 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         """Why all sets contain all classes, and how many domains smaller sets need.
 
         A threshold below 1 - 1/C leaves out the least likely of C classes of every sample, whose probability is at most
-        1/C. The share of held-out samples with smaller scores gives the number of domains for such a threshold.
+        1/C. The share of held-out samples with smaller scores gives the number of domains for such a threshold. For
+        class-conditional sets it is the smallest share of a class.
         """
         n_classes = len(self.classes_)
         conformal_scores = self._conformal.scores
-        share = float(np.mean([(scores < 1 - 1 / n_classes).mean() for scores in conformal_scores]))
+        is_small = [scores < 1 - 1 / n_classes for scores in conformal_scores]
+        share = float(np.mean([small.mean() for small in is_small]))
+        if self.conformal_codes is not None:
+            codes = np.concatenate(self.conformal_codes)
+            share = min(float(np.concatenate(is_small)[codes == j].mean()) for j in np.unique(codes))
         needed = domains_for_coverage(coverage, share)
         uninformative = f"Every prediction set contains all {n_classes} classes, so the sets are uninformative"
         if needed is None:
@@ -332,7 +344,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     def _conformal(self) -> ConformalSets:
         if not self.conformal_scores:
             raise ValueError("This ensemble has no conformal_scores of held-out domains, which prediction sets need.")
-        return ConformalSets(self.conformal_scores)
+        return ConformalSets(self.conformal_scores, self.conformal_codes)
 
     def member_scores(
         self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None
@@ -368,7 +380,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
             X = self.prepared_features(X)
             for _, rows in EncodedLabels.from_domains(domain, X.shape[0]).iter_rows():
                 P[rows] = smooth_probabilities(P[rows], neighbor_graph(_safe_indexing(X, rows)), self.smoothing)
-        P = apply_inverse_temperature(P, self.inverse_temperature)
+        P = LogitCalibration(self.inverse_temperature, self.calibration_offsets).apply(P)
         if self.class_offsets is None:
             return P
         # Offsets were fitted to probabilities under the natural class frequencies.

@@ -1,4 +1,4 @@
-"""From out-of-domain predictions to an ensemble: members, weights, temperatures, and cross-fitted scores.
+"""From out-of-domain predictions to an ensemble: members, weights, calibration, and cross-fitted scores.
 
 Nothing is fitted to samples here. `evaluate_candidates` has predicted every held-out part with every candidate, and
 skewed batches of these parts with transductive candidates; everything else is a function of these predictions. The
@@ -23,11 +23,13 @@ from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels
 from ._acceptance import AcceptanceTest, score_trials
 from ._calibration import (
+    IDENTITY,
+    LogitCalibration,
     Mask,
     adjust_priors,
-    apply_inverse_temperature,
     calibration_table,
-    fit_temperature,
+    domain_log_losses,
+    fit_logit_calibration,
     fit_temperatures,
     softmax,
 )
@@ -39,6 +41,7 @@ from ._comparison import (
     forecast,
     restrict_results,
     select_result,
+    standard_error,
 )
 from ._conformal import ConformalSets
 from ._cross_fitting import CrossFittingFolds
@@ -54,6 +57,11 @@ from ._validation import Scorer, Split, best_index, score_predictions, tabulate_
 
 INDUCTIVE_ENSEMBLE = "ensemble of inductive models"
 FULL_ENSEMBLE = "ensemble of all models"
+# Groups of parts that are left out of the fit of a calibration in turn, to compare it with none.
+N_CALIBRATION_GROUPS = 3
+# Held-out rows to which temperatures of candidates and weights are fitted. The last calibration, scores, thresholds and
+# prediction sets use all of them.
+MAX_WEIGHT_ROWS = 8_000
 ScoresBySplit = Mapping[tuple[int, int], Array]  # decision scores by candidate and split
 
 
@@ -72,7 +80,7 @@ class EnsembleTrial:
 class FittedEnsemble:
     """A selected ensemble of candidates, and its cross-fitted performance on held-out parts.
 
-    Members, weights, temperatures and smoothing are fitted on all held-out parts. What is reported about a part, in
+    Members, weights, calibration and smoothing are fitted on all held-out parts. What is reported about a part, in
     `held_out`, `scores`, `calibration`, `acceptance_tests` and `trials`, is cross-fitted: the same were fitted on other
     parts, which share no sample with it, and applied to it.
 
@@ -84,8 +92,8 @@ class FittedEnsemble:
         Their weights, and the inverse temperatures of their decision scores.
     smoothing : float
         Strength of smoothing among neighbors of a batch; 0 for none.
-    inverse_temperature : float
-        Inverse temperature of the ensemble itself, which is applied last.
+    logit_calibration : LogitCalibration
+        Slope and class offsets of the ensemble itself, which are applied last.
     held_out : list of ndarray of shape (n_k, n_classes)
         Probabilities of the rows of each held-out part, under the class frequencies of training, which may be balanced.
     codes : list of ndarray of shape (n_k,)
@@ -99,7 +107,7 @@ class FittedEnsemble:
     metric : Metric
         Names of the metric.
     calibration : dict
-        Calibration of these probabilities "before" and "after" temperature scaling.
+        Calibration of these probabilities "before" and "after" temperatures, slope and offsets.
     acceptance_tests : list of AcceptanceTest
         Tests of the transductive steps.
     trials : list of EnsembleTrial
@@ -108,15 +116,15 @@ class FittedEnsemble:
         Natural class frequencies over those of training, if classes were balanced.
     held_out_weights : ndarray of shape (n_parts, n_candidates)
         Weights of all candidates behind `held_out`.
-    held_out_inverse_temperatures : ndarray of shape (n_parts,)
-        Inverse temperatures of the ensembles behind `held_out`.
+    held_out_calibrations : list of LogitCalibration
+        Those of the ensembles behind `held_out`.
     """
 
     members: list[Candidate]
     weights: Array
     inverse_temperatures: Array
     smoothing: float
-    inverse_temperature: float
+    logit_calibration: LogitCalibration
     held_out: list[Array]
     codes: list[Ints]
     scores: Array
@@ -128,7 +136,7 @@ class FittedEnsemble:
     trials: list[EnsembleTrial] = field(default_factory=list)
     prior_ratio: Array | None = None
     held_out_weights: Array = field(default_factory=lambda: np.empty((0, 0)))
-    held_out_inverse_temperatures: Array = field(default_factory=lambda: np.empty(0))
+    held_out_calibrations: list[LogitCalibration] = field(default_factory=list)
 
     @property
     def is_transductive(self) -> bool:
@@ -218,13 +226,16 @@ class FittedEnsemble:
 
     def to_estimator(self) -> EnsembleClassifier:
         """The ensemble as an estimator, with members that are not fitted."""
+        sets = self.conformal_sets
         return EnsembleClassifier(
             [member.pipeline for member in self.members],
             self.weights,
             self.inverse_temperatures,
             smoothing=self.smoothing,
-            inverse_temperature=self.inverse_temperature,
-            conformal_scores=list(self.conformal_sets.scores),
+            inverse_temperature=self.logit_calibration.slope,
+            calibration_offsets=self.logit_calibration.offsets,
+            conformal_scores=list(sets.scores),
+            conformal_codes=None if sets.codes is None else list(sets.codes),
             prior_ratio=self.prior_ratio,
             raw_members=[j for j, member in enumerate(self.members) if member.features == "raw"],
         )
@@ -232,7 +243,7 @@ class FittedEnsemble:
 
 @dataclass(frozen=True)
 class CrossFittedEnsemble:
-    """Predictions of an ensemble for held-out parts, before the last temperature, with cross-fitted weights.
+    """Predictions of an ensemble for held-out parts, before the last calibration, with cross-fitted weights.
 
     Attributes
     ----------
@@ -257,13 +268,13 @@ class CrossFittedEnsemble:
 
 @dataclass(frozen=True)
 class FinishedEnsemble:
-    """An ensemble after smoothing, if any, and the last temperature: deployed parameters and cross-fitted scores."""
+    """An ensemble after smoothing, if any, and the last calibration: deployed parameters and cross-fitted scores."""
 
     smoothing: float
-    inverse_temperature: float
+    logit_calibration: LogitCalibration
     held_out: list[Array]  # probabilities of the natural batch of each part
     scores: Array  # (2, m), times 100: on natural and on skewed batches
-    held_out_inverse_temperatures: Array  # (m,), applied to each part
+    held_out_calibrations: list[LogitCalibration]  # applied to each part
 
 
 @dataclass
@@ -421,8 +432,7 @@ class OutOfDomainPredictions:
         if ensemble:
             parts = self.trials.natural if transductive else []
             return self.fit_ensemble([prepare_part(self.samples, part, preparation) for part in parts] or None, among)
-        best_by_fold = [self._best(results, allowed) for results in self.fold_results]
-        return self.single_candidate(best, [best_by_fold[fold] for fold in self.folds.predicted_by])
+        return self.single_candidate(best, [self._best(results, allowed) for results in self.fold_results])
 
     def _best(self, results: dict[str, Any], allowed: set[int]) -> Candidate:
         """The best candidate, by scores on the parts that count in these results."""
@@ -435,33 +445,90 @@ class OutOfDomainPredictions:
         """Index of a candidate."""
         return next(j for j, other in enumerate(self.candidates) if other is candidate)
 
-    def single_candidate(self, candidate: Candidate, scored: Sequence[Candidate] | None = None) -> FittedEnsemble:
-        """An ensemble of one; `scored` are the candidates selected without each part, which are scored on it."""
+    def single_candidate(self, candidate: Candidate, by_fold: Sequence[Candidate] | None = None) -> FittedEnsemble:
+        """An ensemble of one; `by_fold` are the candidates selected without each fold, which predict its parts."""
         j = self.position(candidate)
-        positions = [j if scored is None else self.position(scored[k]) for k in range(len(self.codes))]
+        fold_positions = [j if by_fold is None else self.position(one) for one in by_fold or self.folds.kept]
+        steps = [self._fit_single_steps(position, fold) for fold, position in enumerate(fold_positions)]
         raw = []
         held_out = []
-        for k, position in enumerate(positions):
-            scores = self.decision_scores[position, k]
+        for k, fold in enumerate(self.folds.predicted_by.tolist()):
+            scores = self.decision_scores[fold_positions[fold], k]
+            beta, calibration = steps[fold]
             raw.append(softmax(scores))
-            held_out.append(softmax(scores, self.fold_inverse_temperatures[self.folds.predicted_by[k], position]))
+            held_out.append(calibration.apply(softmax(scores, beta)))
+        beta, calibration = self._fit_single_steps(j)
+        positions = [fold_positions[fold] for fold in self.folds.predicted_by]
         return FittedEnsemble(
             members=[candidate],
             weights=np.ones(1),
-            inverse_temperatures=self.inverse_temperatures[[j]],
+            inverse_temperatures=np.array([beta]),
             smoothing=0.0,
-            inverse_temperature=1.0,
+            logit_calibration=calibration,
             held_out=held_out,
             codes=self.codes,
-            scores=self.results["scores"][positions, np.arange(len(positions))],
+            scores=np.array([self._score_split(k, P) for k, P in enumerate(held_out)]),
             score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
             is_share=self.scorer.scoring == "accuracy" and self.samples.weight is None,
             metric=get_metric(self.scorer.scoring),
             calibration=self._calibration(raw, held_out),
             prior_ratio=self._prior_ratio(),
             held_out_weights=np.eye(len(self.candidates))[positions],
-            held_out_inverse_temperatures=np.ones(len(positions)),
+            held_out_calibrations=[IDENTITY] * len(positions),
         )
+
+    def _fit_single_steps(self, position: int, fold: int | None = None) -> tuple[float, LogitCalibration]:
+        """Inverse temperature and calibration of a candidate, fitted on the parts that a fold keeps, or on all parts.
+
+        If its own probabilities are better, they are kept as they are.
+        """
+        beta = self.inverse_temperatures[position]
+        scores = {k: self.decision_scores[position, k] for k in range(len(self.codes))}
+        if fold is not None:
+            beta = self.fold_inverse_temperatures[fold, position]
+            scores = {
+                k: _scores_in_fold(self.decision_scores, self.trials, position, k, fold)
+                for k in np.flatnonzero(self.folds.kept[fold]).tolist()
+            }
+        has_probabilities = hasattr(self.candidates[position].classifier, "predict_proba")
+        tempered = {k: softmax(S, beta) for k, S in scores.items()}
+        if not has_probabilities:
+            return beta, self._fit_calibration(tempered) or IDENTITY
+        calibration = self._fit_calibration(tempered, {k: softmax(S) for k, S in scores.items()})
+        return (1.0, IDENTITY) if calibration is None else (beta, calibration)
+
+    def _fit_calibration(
+        self, P: Mapping[int, Array], plain: Mapping[int, Array] | None = None
+    ) -> LogitCalibration | None:
+        """Calibration of probabilities of some parts; None if these as they are, or `plain` ones, are better.
+
+        Parts are left out of the fit in three groups, and the log losses of each with and without calibration are
+        compared. Calibration must decrease the mean; that of `plain` probabilities, which a classifier estimates by
+        itself, by more than the standard error over parts.
+        """
+        stride = weight_stride(self.codes)
+        gains: list[float] = []
+        for group in range(N_CALIBRATION_GROUPS):
+            test = [k for i, k in enumerate(P) if i % N_CALIBRATION_GROUPS == group]
+            train = [k for k in P if k not in test]
+            if not test or not train:
+                continue
+            calibration = fit_logit_calibration(
+                [P[k][::stride] for k in train], [self.codes[k][::stride] for k in train], self._weights(train, stride)
+            )
+            codes = [self.codes[k] for k in test]
+            weights = self._weights(test)
+            before = domain_log_losses([(plain or P)[k] for k in test], codes, weights)
+            after = domain_log_losses([calibration.apply(P[k]) for k in test], codes, weights)
+            gains += (before - after).tolist()
+        min_gain = 0.0 if plain is None else standard_error(np.array(gains))
+        if not gains or np.mean(gains) <= min_gain:
+            return None
+        return fit_logit_calibration(list(P.values()), [self.codes[k] for k in P], self._weights(list(P)))
+
+    def _weights(self, parts: Sequence[int], stride: int = 1) -> list[Array] | None:
+        """Weights of the rows of some parts."""
+        return None if self.row_weights is None else [self.row_weights[k][::stride] for k in parts]
 
     def fit_ensemble(self, features: Sequence[Any] | None, among: Sequence[Candidate] | None = None) -> FittedEnsemble:
         """Fit weights and temperatures; with the features of held-out parts, transductive steps are tested too."""
@@ -502,7 +569,7 @@ class OutOfDomainPredictions:
             weights=weights,
             inverse_temperatures=inverse_temperatures,
             smoothing=selected.smoothing,
-            inverse_temperature=selected.inverse_temperature,
+            logit_calibration=selected.logit_calibration,
             held_out=selected.held_out,
             codes=self.codes,
             scores=selected.scores[0] / 100,
@@ -514,21 +581,25 @@ class OutOfDomainPredictions:
             trials=[replace(trial, is_selected=trial.name == selected_trial) for trial in trials],
             prior_ratio=self._prior_ratio(),
             held_out_weights=fold_weights,
-            held_out_inverse_temperatures=selected.held_out_inverse_temperatures,
+            held_out_calibrations=selected.held_out_calibrations,
         )
 
     def deployed_weights(self, mask: Mask) -> tuple[list[Candidate], Array, Array]:
         """Members in order of decreasing weight, their weights and inverse temperatures, fitted on all parts."""
-        P = [self._member_probabilities(k, self.inverse_temperatures) for k in range(len(self.codes))]
+        stride = weight_stride(self.codes)
+        P = [self._member_probabilities(k, self.inverse_temperatures)[:, ::stride] for k in range(len(self.codes))]
+        codes = [part[::stride] for part in self.codes]
+        row_weights = self._weights(range(len(codes)), stride)
         is_member = mask & np.isfinite(self.inverse_temperatures)
-        weights = fit_ensemble_weights(P, self.codes, members=is_member, weights=self.row_weights)
-        weights = prune_weights(weights, P, self.codes)
+        weights = fit_ensemble_weights(P, codes, members=is_member, weights=row_weights)
+        weights = prune_weights(weights, P, codes)
         order = [int(j) for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
         return [self.candidates[j] for j in order], weights[order], self.inverse_temperatures[order]
 
     def _cross_fit(self, masks: Mapping[str, Mask]) -> dict[str, CrossFittedEnsemble]:
         """Ensembles of some candidates, fitted without each fold and, for later steps, without each pair of folds."""
         folds = self.folds
+        stride = weight_stride(self.codes)
         shape = len(folds.kept), len(self.candidates)
         n_parts = len(self.codes)
         fits = {name: CrossFittedEnsemble(np.empty(shape), [[] for _ in range(n_parts)], [], {}) for name in masks}
@@ -536,16 +607,17 @@ class OutOfDomainPredictions:
             parts = np.flatnonzero(kept).tolist()
             betas = self.fold_inverse_temperatures[fold]
             P = [self._member_probabilities(k, betas, fold) for k in parts]
-            codes = [self.codes[k] for k in parts]
-            row_weights = None if self.row_weights is None else [self.row_weights[k] for k in parts]
+            fitted_P = [p[:, ::stride] for p in P]
+            codes = [self.codes[k][::stride] for k in parts]
+            row_weights = self._weights(parts, stride)
             others, pairs = folds.inner(fold)
             kept_by_fit = np.vstack([kept, pairs])[:, parts]  # the parts of the fit without the fold, and of each pair
             for name, mask in masks.items():
                 if parts:
-                    weights = fit_ensemble_weights(P, codes, members=mask, weights=row_weights, kept=kept_by_fit)
+                    weights = fit_ensemble_weights(fitted_P, codes, members=mask, weights=row_weights, kept=kept_by_fit)
                     for b, fitted_parts in enumerate(map(np.flatnonzero, kept_by_fit)):
                         if len(fitted_parts):
-                            part_P = [P[i] for i in fitted_parts]
+                            part_P = [fitted_P[i] for i in fitted_parts]
                             part_codes = [codes[i] for i in fitted_parts]
                             weights[b] = prune_weights(weights[b], part_P, part_codes)
                 else:
@@ -576,53 +648,44 @@ class OutOfDomainPredictions:
     def _finish(
         self, cross_fit: CrossFittedEnsemble, graphs: Sequence[Sequence[Any]] | None = None
     ) -> FinishedEnsemble:
-        """An ensemble with its last temperature, smoothed if there are graphs of neighbors."""
+        """An ensemble with its last calibration, smoothed if there are graphs of neighbors."""
         folds = self.folds
         fold_steps = [self._fit_last_steps(inner, graphs) for inner in cross_fit.inner]
         # The temperatures of a fold may be extreme, for example if it keeps domains without any error. The last step is
         # therefore fitted to predictions with the temperatures to which it is applied.
-        smoothing, inverse_temperature = self._fit_last_steps(cross_fit.deployed, graphs)
+        smoothing, calibration = self._fit_last_steps(cross_fit.deployed, graphs)
         finished = []
         for k, batches in enumerate(cross_fit.batches):
-            strength, beta = fold_steps[folds.predicted_by[k]]
+            strength, step = fold_steps[folds.predicted_by[k]]
             if graphs is not None:
                 batches = [smooth_probabilities(P, graphs[k][b], strength) for b, P in enumerate(batches)]
-            finished.append([apply_inverse_temperature(P, beta) for P in batches])
+            finished.append([step.apply(P) for P in batches])
         held_out = [batches[0] for batches in finished]
-        held_out_betas = np.array([fold_steps[fold][1] for fold in folds.predicted_by.tolist()])
+        applied = [fold_steps[fold][1] for fold in folds.predicted_by.tolist()]
         scores = score_trials(finished, self._score_batch)
-        return FinishedEnsemble(smoothing, inverse_temperature, held_out, scores, held_out_betas)
+        return FinishedEnsemble(smoothing, calibration, held_out, scores, applied)
 
     def _fit_last_steps(
         self, natural: Mapping[int, Array], graphs: Sequence[Sequence[Any]] | None
-    ) -> tuple[float, float]:
-        """Strength of smoothing and last inverse temperature, fitted on probabilities of some parts as they are.
+    ) -> tuple[float, LogitCalibration]:
+        """Strength of smoothing and last calibration, fitted on probabilities of some parts as they are.
 
         The strength is the one with the best mean score, and the weakest of equals. Without any parts it is the
-        weakest, and the temperature is 1.
+        weakest, and there is no calibration.
         """
-        strengths = (0.0,) if graphs is None else SMOOTHING_STRENGTHS
+        if graphs is None:
+            return 0.0, self._fit_calibration(natural) or IDENTITY
         if not natural:
-            return strengths[0], 1.0
-        codes = [self.codes[k] for k in natural]
-        row_weights = None if self.row_weights is None else [self.row_weights[k] for k in natural]
-        inverse_temperatures = []
+            return SMOOTHING_STRENGTHS[0], IDENTITY
+        calibrations = []
         means = []
-        for strength in strengths:
-            P = list(natural.values())
-            if graphs is not None:
-                P = [smooth_probabilities(p, graphs[k][0], strength) for k, p in natural.items()]
-            with np.errstate(divide="ignore"):
-                inverse_temperatures.append(fit_temperature([np.log(p) for p in P], codes, row_weights))
-            if graphs is None:
-                return strength, inverse_temperatures[0]
-            beta = inverse_temperatures[-1]
-            scores = [
-                self._score_batch(k, 0, apply_inverse_temperature(p, beta)) for k, p in zip(natural, P, strict=True)
-            ]
+        for strength in SMOOTHING_STRENGTHS:
+            P = {k: smooth_probabilities(p, graphs[k][0], strength) for k, p in natural.items()}
+            calibrations.append(self._fit_calibration(P) or IDENTITY)
+            scores = [self._score_batch(k, 0, calibrations[-1].apply(p)) for k, p in P.items()]
             means.append(float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf)
         best = int(np.argmax(means))
-        return strengths[best], inverse_temperatures[best]
+        return SMOOTHING_STRENGTHS[best], calibrations[best]
 
     def _kind(self, mask: Mask) -> str:
         kinds = {self.candidates[j].kind for j in np.flatnonzero(mask).tolist()}
@@ -701,6 +764,11 @@ def prepare_part(samples: Samples, split: Split, preparation: Any) -> Any:
     return prepare_samples(fitted, samples.take(test)).X
 
 
+def weight_stride(codes: Sequence[Ints]) -> int:
+    """Distance of the rows to which temperatures and weights are fitted; 1 for all rows."""
+    return -(-sum(map(len, codes)) // MAX_WEIGHT_ROWS)
+
+
 def _scores_in_fold(decision_scores: ScoresBySplit, trials: TrialSplits, j: int, k: int, fold: int) -> Array:
     """Decision scores of a candidate for a part, by a model not trained on what the fold leaves out if there is one.
 
@@ -714,14 +782,17 @@ def _cross_fit_temperatures(
 ) -> Array:
     """Inverse temperatures (F + 1,) of a candidate, fitted on the parts that each fold keeps, and on all parts."""
     parts = range(len(codes))
+    stride = weight_stride(codes)
+    codes = [part[::stride] for part in codes]
+    weights = None if weights is None else [part[::stride] for part in weights]
     kept = trials.folds.kept
     all_parts = np.ones((1, len(codes)), dtype=bool)
-    natural = [decision_scores[j, k] for k in parts]
+    natural = [decision_scores[j, k][::stride] for k in parts]
     if not trials.nested:
         return fit_temperatures(natural, codes, np.vstack([kept, all_parts]), weights)
     temperatures = []
     for fold, kept_parts in enumerate(kept):
-        scores = [_scores_in_fold(decision_scores, trials, j, k, fold) for k in parts]
+        scores = [_scores_in_fold(decision_scores, trials, j, k, fold)[::stride] for k in parts]
         temperatures.append(fit_temperatures(scores, codes, kept_parts[None], weights))
     return np.concatenate([*temperatures, fit_temperatures(natural, codes, all_parts, weights)])
 

@@ -20,6 +20,9 @@ WEIGHT_TOLERANCE = 1e-10
 UNIFORM_PENALTY = 0.02
 # Members of an ensemble that are never pruned: together they cost at most that many times the most expensive one.
 MIN_MEMBERS = 5
+# Share of the rows of a domain that may be lost by pruning: with thousands of rows smaller losses exceed their standard
+# error on one of many domains by chance, and do not matter.
+MAX_PRUNING_LOSS = 0.005
 
 
 def fit_ensemble_weights(
@@ -91,9 +94,9 @@ def prune_weights(weights: Array, P: Arrays, codes: Codes, min_members: int = MI
     """Set the weights of members that do not matter to 0, and scale the others to sum to 1.
 
     Members are dropped in order of increasing weight, as long as more than `min_members` remain and accuracy decreases
-    on no held-out domain by more than its standard error. If the smaller ensemble is wrong on b rows where the whole is
-    right, and right on c rows where the whole is wrong, accuracy decreases by (b - c) / n with a standard error of
-    sqrt(b + c) / n under equal accuracy.
+    on no held-out domain by more than its standard error and by more than `MAX_PRUNING_LOSS`. If the smaller ensemble
+    is wrong on b rows where the whole is right, and right on c rows where the whole is wrong, accuracy decreases by
+    (b - c) / n with a standard error of sqrt(b + c) / n under equal accuracy.
     """
     order = np.argsort(weights, kind="stable")
     truth = np.concatenate(codes)
@@ -105,11 +108,12 @@ def prune_weights(weights: Array, P: Arrays, codes: Codes, min_members: int = MI
         hits[member] = mixed.argmax(axis=1) == truth
     all_hits = hits[order[0]]
     first_rows = np.cumsum([0, *(len(part) for part in codes[:-1])])
+    sizes = np.array([len(part) for part in codes])
     pruned = weights.copy()
     for member, next_member in pairwise(order[: max(len(order) - min_members, 0) + 1]):
         lost = np.add.reduceat(all_hits & ~hits[next_member], first_rows, dtype=np.intp)
         won = np.add.reduceat(hits[next_member] & ~all_hits, first_rows, dtype=np.intp)
-        if np.any(lost - won > np.sqrt(lost + won)):
+        if np.any(lost - won > np.maximum(np.sqrt(lost + won), MAX_PRUNING_LOSS * sizes)):
             break
         pruned[member] = 0.0
     return pruned / pruned.sum()

@@ -29,6 +29,14 @@ def uses_labels_only(scoring: Scoring) -> bool:
     return scoring not in OWN_SCORERS and getattr(get_scorer(scoring), "_response_method", None) == "predict"
 
 
+def score_labels(scoring: Scoring, y_true: Labels, predicted: Labels) -> float | None:
+    """Score predicted labels; None if the metric depends on more than labels."""
+    if not uses_labels_only(scoring):
+        return None
+    scorer = get_scorer(scoring)
+    return float(scorer._sign * scorer._score_func(y_true, predicted, **scorer._kwargs))
+
+
 def _one_vs_rest(
     metric: Callable[..., float], responses: tuple[str, ...], model: Any, X: Any, y: Any, sample_weight: Any = None
 ) -> float:

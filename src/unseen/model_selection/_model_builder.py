@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.svm import LinearSVC
 
 from ..adaptation import AdaptationPlan
 from ..kernels import SizePlan
@@ -26,6 +28,10 @@ from ._validation import EvaluationConfig, Split, evaluate_candidates
 # Decision scores of all candidates for all held-out rows: a gigabyte. Skewed batches take up to three times as much.
 MAX_DECISION_SCORES = 2**27
 MIN_HELD_OUT_ROWS = 20
+# Fits to all rows of a large table take less time than a tree.
+LINEAR_CLASSIFIERS = (LogisticRegression, LinearSVC, RidgeClassifier)
+# Projections of large tables use landmarks beyond this number of rows.
+LARGE_EXACT_ROWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,23 @@ def select_model(
     )
     plan = plan_adaptation(out_of_domain, ensemble, config.preparation) if options.plan_adaptation else None
     return SelectedModel(out_of_domain.candidate_results(skewed=tests_skewed), ensemble, plan)
+
+
+def limit_evaluation_rows(candidates: Sequence[Candidate], plan: SizePlan, *, is_single: bool) -> list[Candidate]:
+    """Candidates whose models that predict held-out rows are fitted to as many rows as the plan says.
+
+    A linear classifier is fitted to all rows if it `is_single`. As a member of an ensemble it is fitted to as many rows
+    as the other members, so that weights do not depend on the numbers of rows.
+    """
+    if plan.exact:
+        return list(candidates)
+    limited = []
+    for candidate in candidates:
+        max_rows: int | None = plan.choice_rows if candidate.shares != "nothing" else plan.classifier_choice_rows
+        if is_single and candidate.transformer is None and type(candidate.classifier) in LINEAR_CLASSIFIERS:
+            max_rows = None
+        limited.append(replace(candidate, max_evaluation_rows=max_rows, max_exact_rows=LARGE_EXACT_ROWS))
+    return limited
 
 
 def _limit_held_out_rows(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequence[Split]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def refit_candidates(
     candidates : sequence of Candidate
         The candidates.
     samples : Samples
-        Prepared rows: all of them if the plan is exact, else a sample for the landmarks and the classifiers.
+        Prepared rows: all of them, or as many as the plan has in memory.
     plan : SizePlan
         How many rows are used for what.
     balance : {"none", "classes", "domains"}, default="none"
@@ -90,11 +91,11 @@ def _fit_exactly(candidate: Candidate, samples: Samples, balance: Balance) -> Pi
 class LandmarkFit:
     """Fits candidates to more rows than a kernel matrix can hold; those with one kernel share landmarks and statistics.
 
-    `sample` holds prepared rows for the landmarks and the classifiers; `collect` returns the statistics of all rows for
-    a projection with its landmarks.
+    `samples` holds prepared rows, to which classifiers are fitted; those of kernel methods are fitted to a subsample,
+    from which landmarks are drawn. `collect` returns the statistics of all rows for a projection with its landmarks.
     """
 
-    sample: Samples
+    samples: Samples
     collect: CollectStatistics
     plan: SizePlan
     seed: int = 0
@@ -102,20 +103,30 @@ class LandmarkFit:
     _maps: dict[Any, PivotedNystroem] = field(default_factory=dict)
     _statistics: dict[Any, Statistics] = field(default_factory=dict)
 
+    @cached_property
+    def sample(self) -> Samples:
+        """Rows for landmarks and for the classifiers of kernel methods."""
+        if len(self.samples) <= self.plan.sample_rows:
+            return self.samples
+        return self.samples.take(self.samples.subsample_rows(self.plan.sample_rows, self.seed))
+
     def fit_candidate(self, candidate: Candidate) -> tuple[Pipeline, dict[str, Any]]:
         """A fitted pipeline, and how many rows its parts were fitted to."""
         if isinstance(candidate.transformer, Projection):
             return self._fit_projection(candidate)
-        sample = self.sample
-        n_rows = len(sample) if candidate.max_train_rows is None else min(len(sample), candidate.max_train_rows)
-        facts = {"classifier_rows": n_rows}
+        samples = self.samples
         if candidate.shares == "kernel matrix" and candidate.max_train_rows is None:
             # A kernel expansion over thousands of rows would be slow to fit and to predict: landmarks replace it.
+            samples = self.sample
             landmarks = self._unfitted_map("rbf", candidate.classifier.gamma)
             linear = make_pipeline(landmarks, LinearSVC(C=candidate.classifier.C, random_state=0))
-            candidate = replace(candidate, classifier=linear)
-            facts["landmarks"] = landmarks.n_components
-        return candidate.fit_samples(sample, self.balance), facts
+            pipeline = replace(candidate, classifier=linear).fit_samples(samples, self.balance)
+            return pipeline, {"kernel_rows": len(samples), "landmarks": landmarks.n_components}
+        if candidate.max_train_rows is not None:
+            return candidate.fit_samples(samples, self.balance), {
+                "kernel_rows": min(len(samples), candidate.max_train_rows)
+            }
+        return candidate.fit_samples(samples, self.balance), {"classifier_rows": len(samples)}
 
     def _fit_projection(self, candidate: Candidate) -> tuple[Pipeline, dict[str, Any]]:
         sample = self.sample
@@ -132,7 +143,7 @@ class LandmarkFit:
         Z = projection.transform(sample.X, sample_domain=sample.domain)
         head = fit_clone(candidate.classifier, Z, sample.y, sample.domain, sample.weights(balance=self.balance))
         facts = {
-            "classifier_rows": len(sample),
+            "kernel_rows": len(sample),
             "projection_rows": int(statistics.cells.counts.sum()),
             "landmarks": landmarks.n_components_,
             "trace_error": landmarks.trace_error_,

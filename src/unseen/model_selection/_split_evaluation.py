@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -145,9 +146,7 @@ class FeatureStage:
             self._train, self._distances = train.tobytes(), {}
         key = rows.tobytes()
         if key not in self._distances:
-            # A subsample of the training samples is compared with all held-out samples.
-            n = min(len(self.samples), len(train) + len(rows))
-            check_square_memory(n, copies=2, caller="An rbf SVM")
+            check_square_memory(math.isqrt(len(train) * len(rows)), copies=2, caller="An rbf SVM")
             X_train = _safe_indexing(self.samples.X, train)
             if key == self._train:
                 self._distances[key] = squared_distances(X_train)
@@ -276,8 +275,13 @@ def evaluate_group(
         same_stage = stage.for_trees if candidate.features == "raw" else stage
         samples = same_stage.samples
         train = rows.train
-        kept = candidate.subsample_rows(replace(samples, X=np.empty((len(samples), 0)), raw=None).take(train))
+        labels = replace(samples, X=np.empty((len(samples), 0)), raw=None).take(train)
+        kept = candidate.subsample_evaluation_rows(labels)
         same_rows = rows if kept is None else replace(rows, train=train[kept])
+        if kept is not None and candidate.max_evaluation_rows is not None:
+            samples = samples.take(same_rows.all)  # kernels are computed between these rows only
+            same_stage = FeatureStage(samples)
+            same_rows = same_rows.in_order
         weight = samples.weights(same_rows.train, balance)
         evaluation = _SplitEvaluation(same_stage, splits, same_rows, requests, weight, resampled)
         evaluate = _evaluate_decomposition if candidate.shares == "decomposition" else _evaluate_classifiers
@@ -289,8 +293,8 @@ def evaluate_group(
 
 def _fitted_to(candidate: Candidate, n_train: int) -> Hashable:
     """What candidates of a group are fitted to: which features, how many rows, and a kernel or landmarks."""
-    limit = candidate.max_train_rows
-    n_rows = n_train if limit is None else min(limit, n_train)
+    limits = (candidate.max_train_rows, candidate.max_evaluation_rows)
+    n_rows = min(n_train, *(limit for limit in limits if limit is not None)) if any(limits) else n_train
     return candidate.features, n_rows, candidate.needs_landmarks(n_rows)
 
 

@@ -29,7 +29,7 @@ from ._candidate import bind_domains, is_transductive
 from ._comparison import warn_about_failures
 from ._ensemble import EnsembleClassifier
 from ._metrics import SCORING_NAMES, check_metric
-from ._model_builder import SelectedModel, SelectionOptions, select_model
+from ._model_builder import SelectedModel, SelectionOptions, limit_evaluation_rows, select_model
 from ._registry import HEADS, MAPPED_RIDGE, METHODS, Method, expand_methods, parse_methods
 from ._split_evaluation import single_thread
 from ._splitters import domain_splits
@@ -235,11 +235,11 @@ class UnseenClassifier(BaseSelector):
         methods = self._methods(X, len(self.classes_))
         samples = make_samples(X, y, sample_domain, sample_weight, params.pop("groups", None))
         plan = self._plan(methods, len(samples), params)
-        selection_samples = samples
-        if not plan.exact:
-            selection_samples = samples.take(samples.subsample_rows(plan.choice_rows))
-        domain = None if sample_domain is None else selection_samples.domain
-        splits = domain_splits(self, selection_samples, sample_domain if plan.exact else domain, params)
+        used = samples
+        if not plan.exact and len(samples) > plan.fit_rows:
+            used = samples.take(samples.subsample_rows(plan.fit_rows))
+        domain = None if sample_domain is None else used.domain
+        splits = domain_splits(self, used, sample_domain if used is samples else domain, params)
         config = EvaluationConfig(
             scoring=self.scoring,
             balance=self.balance,
@@ -247,22 +247,24 @@ class UnseenClassifier(BaseSelector):
             progress=ProgressOptions(type(self).__name__, self.verbose, self),
         )
         with single_thread():
-            model = self._select(methods, selection_samples, splits, config)
+            model = self._select(methods, used, splits, plan, config)
         self._set_results(model, _held_out_names(splits, domain))
         self.source_domains_ = [] if sample_domain is None else np.unique(samples.domain.astype(str)).tolist()
-        refit_samples = samples
-        if not plan.exact:
-            refit_samples = samples.take(samples.subsample_rows(plan.sample_rows))
 
         def collect(projection: Projection) -> Statistics:
             return collect_statistics(projection, samples.X, y, samples.domain)
 
-        self.best_estimator_, _ = model.refit(refit_samples, plan, config, collect=collect)
+        self.best_estimator_, _ = model.refit(used, plan, config, collect=collect)
         return self
 
     @with_callbacks
     def _select(
-        self, methods: Sequence[Method], samples: Samples, splits: list[Split], config: EvaluationConfig
+        self,
+        methods: Sequence[Method],
+        samples: Samples,
+        splits: list[Split],
+        plan: SizePlan,
+        config: EvaluationConfig,
     ) -> SelectedModel:
         unknown = [head for head in self.heads if head not in HEADS]
         if unknown or not self.heads:
@@ -275,6 +277,7 @@ class UnseenClassifier(BaseSelector):
                 len(self.classes_), grid="ensemble", heads=tuple(self.heads), centerings=centerings
             )
         ]
+        candidates = limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1)
         options = SelectionOptions(ensemble=self.ensemble, transductive=self.transductive, plan_adaptation=True)
         model = select_model(candidates, samples, splits, config, options)
         warn_about_failures(model.results)

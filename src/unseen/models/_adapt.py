@@ -16,6 +16,7 @@ from ..tables import TableError, as_text, encode_class_labels, is_folder_or_patt
 from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list
 from ._model import Model, ModelFileError
+from ._threshold import move_threshold
 
 PRIOR_TOLERANCE = 1e-6  # of sums of class frequencies, which people round
 
@@ -82,7 +83,16 @@ def adjust_model_prior(model: Model, prior: Mapping[Any, float]) -> Model:
         offsets = np.zeros(len(ratio)) if ensemble.class_offsets is None else ensemble.class_offsets
         parameters["class_offsets"] = offsets + np.log(ratio)
     adjusted = EnsembleClassifier(**parameters).with_members(ensemble.members_)
-    return replace(model, estimator=replace(model.table_model, ensemble=adjusted))
+    threshold = model.card.get("threshold") or {}
+    table_model = move_threshold(model.table_model, str(threshold.get("aim", "")), ratio)
+    card = model.card
+    if table_model is not model.table_model:
+        text = (
+            f"{threshold['text']} For the given class frequencies that is a probability of "
+            f"{table_model.threshold:.3g}, which labels the same rows."
+        )
+        card = {**card, "threshold": {**threshold, "value": table_model.threshold, "text": text}}
+    return replace(model, estimator=replace(table_model, ensemble=adjusted), card=card)
 
 
 def source_frequencies(model: Model) -> Array:

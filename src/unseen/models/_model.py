@@ -510,7 +510,7 @@ class Model:
         model = self.table_model
         missing_in_training = self._missing_in_training()
         if coverage is not None:  # an unattainable coverage raises an error before the data are read
-            model.ensemble.threshold(coverage)
+            model.ensemble.resolve_coverage(coverage)
         if centering == "target":
             model.check_can_center()
         if isinstance(data, NewTable):

@@ -72,7 +72,7 @@ def model_card(
     metric = "accuracy" if fit.forecast is None else fit.forecast.metric
     measure = f"{metric} on a domain by a model fitted on the other domains"
     if fit.stream:
-        measure += f", among {fit.stream['choice_rows']:,} rows"
+        measure += f"; that model was fitted to {fit.stream['choice_rows']:,} rows"
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": command,

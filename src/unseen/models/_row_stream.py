@@ -57,7 +57,8 @@ def open_row_stream(source: Rows, plan: SizePlan, seed: int = 0) -> Table:
     """Read the rows that a plan needs in memory: all of them, or a sample."""
     if isinstance(source, TableRows):
         return source.table
-    return read_survey(source, seed) if plan.exact else read_survey(source.subsample(plan.sample_rows, seed))
+    is_whole = plan.exact or source.rows <= plan.fit_rows
+    return read_survey(source, seed) if is_whole else read_survey(source.subsample(plan.fit_rows, seed))
 
 
 def collect_stream_statistics(

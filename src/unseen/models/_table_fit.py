@@ -29,6 +29,7 @@ from ..model_selection import (
     describe_rare_class,
     expand_methods,
     get_metric,
+    limit_evaluation_rows,
     parse_methods,
     prepare_samples,
     select_model,
@@ -65,7 +66,7 @@ class TableFit:
     leaderboard : Leaderboard
         What was compared, best first; empty for a single method.
     stream : dict
-        For tables of which not all rows were used for everything: how many rows were used for what. Empty otherwise.
+        For large tables: how many rows were used for what. Empty otherwise.
     balance : str
         What had equal weight in training.
     ensemble : dict
@@ -106,18 +107,18 @@ class TableFit:
         if not self.stream:
             return []
         facts = self.stream
-        selection = f"The settings were selected and scored on {facts['choice_rows']:,} rows."
-        is_ensemble = len(self.ensemble.get("members", [])) > 1
-        if "projection_rows" not in facts:
-            subject = f"The {self.name} contains no projection" if is_ensemble else f"{self.name} is not a projection"
-            return [f"{selection} {subject}, so it was fitted to a sample of {facts['classifier_rows']:,} rows."]
-        projections = "Projections were" if is_ensemble else "The projection was"
-        classifiers = "classifiers" if is_ensemble else "its classifier"
-        return [
-            f"{selection} {projections} fitted to {facts['projection_rows']:,} rows through {facts['landmarks']:,} "
-            f"landmarks, which miss {facts['trace_error']:.2g} of the kernel; {classifiers} to "
-            f"{facts['classifier_rows']:,} rows."
-        ]
+        sentences = [f"Models that predict held-out domains were fitted to {facts['choice_rows']:,} rows."]
+        if "classifier_rows" in facts:
+            is_all = facts["classifier_rows"] == facts["rows"]
+            sentences.append(f"The model was fitted to {'all ' if is_all else ''}{facts['classifier_rows']:,} rows.")
+        if "projection_rows" in facts:
+            sentences.append(
+                f"Projections were fitted to {facts['projection_rows']:,} rows through {facts['landmarks']:,} "
+                f"landmarks, which miss {facts['trace_error']:.2g} of the kernel."
+            )
+        if "kernel_rows" in facts:
+            sentences.append(f"Kernel machines and classifiers of projections used {facts['kernel_rows']:,} rows.")
+        return [" ".join(sentences)]
 
 
 def fit_table(
@@ -134,14 +135,14 @@ def fit_table(
     plan: SizePlan | None = None,
     stream: Rows | None = None,
     client: Any = None,
+    simulate_adaptation: bool = True,
 ) -> TableFit:
     """Select the settings of methods on a table, fit the model, and score it on held-out domains.
 
     Parameters
     ----------
     table : Table
-        The result of `unseen.tables.load_table`; or a sample of `stream`, for scales, novelty, landmarks and
-        classifiers.
+        The result of `unseen.tables.load_table`; or a sample of `stream`, if that exceeds the memory.
     method : str, tuple, Method or list of these, default="auto"
         "auto" is the ensemble of :class:`unseen.UnseenClassifier`; or a name in `unseen.model_selection.METHODS`, or a
         classifier of your own such as ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. Several methods form
@@ -167,11 +168,14 @@ def fit_table(
         All rows, if they are more than the table.
     client : dask.distributed.Client, default=None
         Cluster that reads the stream; None reads it in this process.
+    simulate_adaptation : bool, default=True
+        Whether to simulate the adaptation of the model to a few labels of a new domain, which its predictions do not
+        depend on.
 
     Returns
     -------
     fit : TableFit
-        Model, selection and scores; if the plan is not exact, scores of the rows that the selection was made on.
+        Model, selection and scores.
 
     Examples
     --------
@@ -186,10 +190,9 @@ def fit_table(
     methods = resolve_methods(method, transductive=transductive, n_class_features=n_class_features)
     plan = SizePlan.from_rows(stream.rows, ensemble=len(methods) > 1) if plan is None else plan
     preparation = make_preparation(table.schema, scale)
+    if not plan.exact and len(table.X) > plan.fit_rows:
+        table = table.take(table.samples.subsample_rows(plan.fit_rows, random_state))
     samples = table.samples
-    selection_samples = samples
-    if not plan.exact:
-        selection_samples = samples.take(samples.subsample_rows(plan.choice_rows, random_state))
     description = "Choosing an ensemble" if len(methods) > 1 else "Choosing settings"
     scoring = get_metric(metric).scoring
     check_metric(scoring, samples.classes)
@@ -201,7 +204,7 @@ def fit_table(
         progress=ProgressOptions(description, verbose),
     )
     with single_thread():
-        selected = _select(selection_samples, methods, config, transductive)
+        selected = _select(samples, methods, plan, config, transductive, simulate_adaptation)
     has_trees = any(member.features == "raw" for member in selected.ensemble.members)
     if isinstance(preparation, TablePreparation) and not has_trees:
         preparation.set_params(tree_columns=False)
@@ -211,7 +214,8 @@ def fit_table(
     ensemble, members = selected.refit(prepared, plan, config, seed=random_state, collect=collect)
     stream_facts = {}
     if not plan.exact:
-        stream_facts = {**members.summary, "rows": stream.rows, "choice_rows": len(selection_samples)}
+        limits = [member.max_evaluation_rows or len(samples) for member in selected.ensemble.members]
+        stream_facts = {**members.summary, "rows": stream.rows, "choice_rows": min(max(limits), len(samples))}
     novelty = Novelty(random_state=random_state).fit(prepared.X, sample_domain=table.domain)
     fitted = selected.ensemble
     domains = np.unique(table.domain).tolist()
@@ -255,7 +259,14 @@ def resolve_methods(method: Any, *, transductive: bool = True, n_class_features:
     return expand_methods(requested, transductive=transductive, n_class_features=n_class_features)
 
 
-def _select(samples: Samples, methods: Sequence[Method], config: EvaluationConfig, transductive: bool) -> SelectedModel:
+def _select(
+    samples: Samples,
+    methods: Sequence[Method],
+    plan: SizePlan,
+    config: EvaluationConfig,
+    transductive: bool,
+    simulate_adaptation: bool,
+) -> SelectedModel:
     """Select an ensemble of several methods, or the best settings of one, by holding out one domain after another."""
     n_classes = len(samples.classes)
     candidates = [
@@ -264,12 +275,13 @@ def _select(samples: Samples, methods: Sequence[Method], config: EvaluationConfi
         for candidate in _candidates(method, n_classes, is_ensemble=len(methods) > 1, transductive=transductive)
         if transductive or not candidate.transductive
     ]
+    candidates = limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1)
     baseline: list[Candidate] = []
     if all(method.kind != "plain" for method in methods):  # a plain classifier is always evaluated for comparison
-        baseline = list(METHODS[BASELINE].candidates(n_classes))
+        baseline = limit_evaluation_rows(list(METHODS[BASELINE].candidates(n_classes)), plan, is_single=False)
     splits = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
     options = SelectionOptions(
-        ensemble=len(methods) > 1, transductive=transductive, among=candidates, plan_adaptation=True
+        ensemble=len(methods) > 1, transductive=transductive, among=candidates, plan_adaptation=simulate_adaptation
     )
     selected = select_model([*candidates, *baseline], samples, splits, config, options)
     names = {method.name for method in methods}

@@ -579,11 +579,24 @@ def _check_ensemble(pool: EnsembleClassifier) -> None:
         inverse_temperatures=pool.inverse_temperatures.shape == (n,) and bool((pool.inverse_temperatures > 0).all()),
         steps=0 <= pool.smoothing < np.inf and 0 < pool.inverse_temperature < np.inf,
         priors=pool.prior_ratio is None or _is_positive(pool.prior_ratio, pool.classes_.shape),
-        offsets=pool.class_offsets is None
+        offsets=all(
+            offsets is None
+            or (
+                isinstance(offsets, np.ndarray)
+                and offsets.shape == pool.classes_.shape
+                and bool(np.isfinite(offsets).all())
+            )
+            for offsets in (pool.class_offsets, pool.calibration_offsets)
+        ),
+        conformal_codes=pool.conformal_codes is None
         or (
-            isinstance(pool.class_offsets, np.ndarray)
-            and pool.class_offsets.shape == pool.classes_.shape
-            and bool(np.isfinite(pool.class_offsets).all())
+            len(pool.conformal_codes) == len(pool.conformal_scores or ())
+            and all(
+                isinstance(codes, np.ndarray)
+                and codes.shape == scores.shape
+                and _is_whole(codes, 0, len(pool.classes_))
+                for codes, scores in zip(pool.conformal_codes, pool.conformal_scores or (), strict=True)
+            )
         ),
         scale=0 < pool.logit_scale < np.inf,
         effects=pool.feature_weights is None

@@ -422,7 +422,7 @@ def _evaluate_large(selected: Mapping[str, SelectedMethod], problem: Problem) ->
     plan = problem.plan
     train = prepared.take(np.arange(n_train))
     test = prepared.take(n_train + np.arange(len(problem.test)))
-    sample = train.take(train.subsample_rows(plan.sample_rows))
+    sample = train.take(train.subsample_rows(plan.fit_rows))
 
     def collect(projection: Projection) -> Statistics:
         return collect_statistics(projection, train.X, train.y, train.domain)

@@ -105,13 +105,19 @@ class Samples:
         shape = int(self.domain_codes.max()) + 1, len(self.classes)
         return Membership.from_codes(self.codes, self.domain_codes, shape).counts
 
-    def subsample_rows(self, total: int | None = None, seed: int = 0, *, max_per_domain: int | None = None) -> Ints:
+    def subsample_rows(
+        self, total: int | None = None, seed: int = 0, *, max_per_domain: int | None = None, proportional: bool = False
+    ) -> Ints:
         """Draw row indices without replacement: at most `total` rows, or `max_per_domain` rows of each domain.
 
-        `allocate_rows` determines the number of rows of each class and domain.
+        `allocate_rows` determines the number of rows of each class and domain; if `proportional`, `total` rows have the
+        proportions of domains and classes that all rows have.
         """
         counts = self.counts()
-        n_kept = allocate_rows(counts, total=total, max_per_domain=max_per_domain).ravel()
+        if proportional and total is not None:
+            n_kept = _allocate_proportionally(counts.ravel(), min(total, len(self)))
+        else:
+            n_kept = allocate_rows(counts, total=total, max_per_domain=max_per_domain).ravel()
         rng = np.random.default_rng(seed)
         cells = self.domain_codes * counts.shape[1] + self.codes
         is_kept = np.ones(len(self), dtype=bool)

@@ -15,6 +15,7 @@ from sklearn.base import is_classifier
 
 from .. import __version__
 from ..exceptions import DataWarning, NewDataWarning, warn
+from ..kernels import SizePlan
 from ..linalg import Array
 from ..metrics import stated_odds
 from ..model_selection import Method, expand_methods, parse_methods
@@ -243,6 +244,7 @@ def validate(
     failures = _describe_failures(held_out)
     for text in failures:
         warn(text, DataWarning)
+    site_rows = np.unique(table.domain, return_counts=True)[1]
     settings = ValidationSettings(
         name=table.name,
         method=main,
@@ -260,6 +262,7 @@ def validate(
             "version": __version__,
             "command": command,
             "n_features": table.X.shape[1],
+            "design": SizePlan.from_rows(len(table.X) - int(site_rows.min())).methods_text,
             "columns": list(table.schema.feature_names),
             "n_parameters": count_parameters(table.schema),
             "scale": scale,
