@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -497,8 +498,9 @@ def test_a_difference_within_rounding_is_a_tie():
     assert best_index(results(means[::-1])) == 0
 
 
-def test_distances_are_refused_where_two_matrices_of_all_samples_do_not_fit(monkeypatch):
-    need, (train, test) = 2 * 8 * len(X) ** 2, SPLITS[0]
+def test_distances_are_refused_where_two_matrices_of_held_out_and_training_samples_do_not_fit(monkeypatch):
+    train, test = SPLITS[0]
+    need = 2 * 8 * math.isqrt(len(train) * len(test)) ** 2
     monkeypatch.setattr(_plan, "available_bytes", lambda: need)
     assert FeatureStage(SAMPLES).distances_to(train, test).shape == (len(test), len(train))
     monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
