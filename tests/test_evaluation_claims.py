@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -18,10 +19,12 @@ from sklearn.preprocessing import StandardScaler
 
 from evaluation_sample import NAMES, SAMPLES, SPLITS, D, X, own
 from unseen import CIDG, DomainCenterer
+from unseen.kernels import _size_plan as _plan
 from unseen.model_selection import EvaluationConfig, evaluate_candidates
 from unseen.model_selection import _split_evaluation as _asking
 from unseen.model_selection._split_evaluation import (
     SMALLEST_PROBABILITY,
+    FeatureStage,
     Prediction,
     decision_scores,
     encode_predictions,
@@ -352,6 +355,16 @@ def test_codes_are_predictions_even_if_the_votes_say_otherwise():
     (one,) = evaluate_candidates([own(Contrary())], SAMPLES, SPLITS[:1], EvaluationConfig(), with_decision_scores="all")
     np.testing.assert_array_equal(NAMES[one.codes], Contrary().fit(X[train], SAMPLES.y[train]).predict(X[test]))
     assert (one.responses["decision_scores"].argmax(axis=1) != one.codes).all()
+
+
+def test_distances_are_refused_where_two_matrices_of_held_out_and_training_samples_do_not_fit(monkeypatch):
+    train, test = SPLITS[0]
+    need = 2 * 8 * math.isqrt(len(train) * len(test)) ** 2
+    monkeypatch.setattr(_plan, "available_bytes", lambda: need)
+    assert FeatureStage(SAMPLES).distances_to(train, test).shape == (len(test), len(train))
+    monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
+    with pytest.raises(MemoryError, match=r"An rbf SVM .* needs 2 matrices"):
+        FeatureStage(SAMPLES).distances_to(train, test)
 
 
 @pytest.mark.parametrize("forest", [RandomForestClassifier, ExtraTreesClassifier])

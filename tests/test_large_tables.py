@@ -65,7 +65,7 @@ def test_validation_fits_the_model_that_fit_returns(large, monkeypatch):
     X, y, site = X[kept], y[kept], site[kept]
     options = {"positive": "dead", "threshold": "sensitivity=0.9", "methods": "gradient boosting"}
     result = unseen.validate(X, y, sample_domain=site, compare_with=(), **options)
-    assert "models fitted to 400 of them" in result.methods_text
+    assert "models fitted to 400 of them" in result.methods_text()
     name = np.unique(site)[0]
     is_held_out = site == name
     with pytest.warns(unseen.exceptions.DataWarning):
