@@ -9,28 +9,22 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_validate
 from sklearn.pipeline import make_pipeline
 
-from mistakes import D, N, X, Y, plain, replace_entry, search
-from unseen import CIDG, DICA, KFDA, MDA, SCA, DomainCenterer, UndoBias
+from mistakes import D, N, X, Y, plain, search
+from unseen import CIDG, DICA, DomainCenterer, UndoBias
 from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
 from unseen.model_selection import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit
 
 SPLITS = [
     (LeaveOneDomainOut(), {}, "LeaveOneDomainOut needs the domain of each sample"),
     (LeaveOneDomainOut(), {"groups": ["a"] * N}, r"more than 1 domain.* got \['a'\]"),
-    (LeaveOneDomainOut(), {"groups": D[:-1]}, rf"{N - 1} labels for {N} samples"),
-    (LeaveOneDomainOut(), {"groups": replace_entry(D, 3, None)}, "no label for 1"),
     (LeavePDomainsOut(0), {"groups": D}, "n_groups must be a positive integer; got 0"),
-    (LeavePDomainsOut("two"), {"groups": D}, "n_groups must be a positive integer; got 'two'"),
     (LeavePDomainsOut(3), {"groups": D}, r"more than 3 domains.* got \[0, 1, 2\]"),
     (HeldOutDomains([7]), {"groups": D}, r"\[7\] are not among them"),
     (HeldOutDomains([0, 1, 2]), {"groups": D}, "no domain is left to train on"),
     (HeldOutDomains([]), {"groups": D}, "at least one domain"),
     (HeldOutDomains("01"), {"groups": D}, "domains must be a list .* got '01'"),
-    (HeldOutDomains(0), {"groups": D}, "domains must be a list .* got 0"),
     (WithinDomainSplit(0.0), {"groups": D}, "train_size must lie between 0 and 1; got 0.0"),
-    (WithinDomainSplit("half"), {"groups": D}, "train_size must lie between 0 and 1; got 'half'"),
     (WithinDomainSplit(n_splits=0), {"groups": D}, "n_splits must be a positive integer; got 0"),
-    (WithinDomainSplit(n_splits=2.5), {"groups": D}, "n_splits must be a positive integer; got 2.5"),
     (WithinDomainSplit(), {"groups": np.arange(N)}, "has no test samples"),
 ]
 
@@ -88,31 +82,10 @@ def test_cross_validation_without_routing_is_told_of_groups():
         cross_validate(UndoBias(), X, Y, cv=LeaveOneDomainOut(), params={"sample_domain": D})
 
 
-@pytest.mark.parametrize("model", [search(), plain(), DomainCenterer()], ids=["search", "comparison", "centering"])
-def test_an_unfitted_model_says_so(model):
-    with pytest.raises(NotFittedError, match=f"{type(model).__name__} instance is not fitted"):
-        model.transform(X) if hasattr(model, "transform") else model.predict(X)
-
-
-@pytest.mark.parametrize("estimator", [CIDG, KFDA, SCA, DICA, MDA, UndoBias, search, plain])
-def test_supervised_methods_ask_for_labels(estimator):
-    message = "requires y to be passed, but the target y is None"
-    with pytest.raises(ValueError, match=message):
-        estimator().fit(X, None, sample_domain=D)
-
-
-@pytest.mark.parametrize("call", ["transform", "recenter", "get_feature_names_out"])
-@pytest.mark.parametrize("estimator", [CIDG, KFDA, SCA, DICA, MDA])
-def test_an_unfitted_projection_says_so(estimator, call):
-    model = estimator()
-    with pytest.raises(NotFittedError, match=f"{estimator.__name__} instance is not fitted"):
-        getattr(model, call)(*([] if call == "get_feature_names_out" else [X]))
-
-
-@pytest.mark.parametrize("call", ["predict", "decision_function"])
-def test_an_unfitted_classifier_says_so(call):
-    with pytest.raises(NotFittedError, match="UndoBias instance is not fitted"):
-        getattr(UndoBias(), call)(X)
+@pytest.mark.parametrize("call", [CIDG().recenter, search().transform, plain().predict, UndoBias().decision_function])
+def test_an_unfitted_model_says_so(call):
+    with pytest.raises(NotFittedError, match=f"{type(call.__self__).__name__} instance is not fitted"):
+        call(X)
 
 
 @pytest.mark.parametrize("model", [CIDG(), DICA(supervised=False), UndoBias()], ids=repr)
@@ -121,13 +94,6 @@ def test_a_model_whose_fit_failed_is_not_fitted(model):
         model.fit(X, Y, sample_domain=D[:-1])
     with pytest.raises(NotFittedError):
         model.predict(X) if isinstance(model, UndoBias) else model.transform(X)
-
-
-def test_a_constructor_accepts_anything_and_fit_complains():
-    model = CIDG(ridge="nonsense", kernel=3)
-    assert model.get_params()["ridge"] == "nonsense"
-    with pytest.raises(ValueError, match=r"'(ridge|kernel)' parameter"):
-        model.fit(X, Y, sample_domain=D)
 
 
 @pytest.mark.parametrize("estimator", [CIDG, UndoBias])

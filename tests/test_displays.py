@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from itertools import pairwise
 
@@ -338,11 +337,3 @@ def test_a_missing_dependency_is_named_with_what_installs_it(monkeypatch, missin
     for display in (surface, LeaderboardDisplay([row("x", a=1.0, b=0.5)])):
         with pytest.raises(ImportError, match=message):
             getattr(display, call)()
-
-
-def test_importing_the_displays_does_not_load_matplotlib():
-    code = (
-        "import sys; from unseen.model_selection import LeaderboardDisplay, LeaderboardRow, ValidationSurfaceDisplay; "
-        "assert 'matplotlib.pyplot' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

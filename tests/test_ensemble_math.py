@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import expit, log_softmax
-from scipy.stats import t, ttest_1samp
+from scipy.special import log_softmax
+from scipy.stats import ttest_1samp
 
 from helpers import three_domains
 from unseen import DomainCenterer
@@ -107,15 +106,6 @@ def test_domains_without_errors_do_not_make_predictions_certain(n_classes):
     np.testing.assert_allclose(softmax(scores[0], beta).max(axis=1), largest, rtol=1e-9)
 
 
-def test_a_domain_weighs_alike_however_many_rows_it_has():
-    P, codes = members(2)
-    scores = [np.log(p[0]) for p in P]
-    repeated, likewise = [np.tile(scores[0], (5, 1)), *scores[1:]], [np.tile(codes[0], 5), *codes[1:]]
-    assert fit_temperature(repeated, likewise) == pytest.approx(fit_temperature(scores, codes), rel=1e-6)
-    tiled = [np.tile(P[0], (1, 5, 1)), *P[1:]]
-    np.testing.assert_allclose(fit_ensemble_weights(tiled, likewise), fit_ensemble_weights(P, codes), atol=1e-6)
-
-
 @pytest.mark.parametrize("low", [-np.inf, np.finfo(float).min])
 def test_rows_of_a_class_that_training_did_not_show_leave_the_temperature_alone(low):
     P, codes = members(3)
@@ -153,29 +143,6 @@ def test_weights_are_those_of_a_convex_solver(pull, seed):
     assert objective(np.maximum(w, 1e-300)) == pytest.approx(best.fun, abs=1e-5)
 
 
-def test_a_pool_of_one_member_is_that_member():
-    P, codes = members(n_members=1)
-    assert fit_ensemble_weights(P, codes) == pytest.approx([1])
-    np.testing.assert_allclose(fit_ensemble_weights(P, codes, kept=without_each(4)), np.ones((4, 1)))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_pool_is_no_worse_than_its_best_member_nor_than_the_plain_mean(seed):
-    P, codes = members(seed, n_members=8)
-    w, single = fit_ensemble_weights(P, codes), [loss(row, P, codes) for row in np.eye(8)]
-    assert loss(w, P, codes) <= loss(np.full(8, 1 / 8), P, codes)
-    assert loss(w, P, codes) <= min(single) + 0.02 * np.log(8)  # the pull's bound
-    assert loss(fit_ensemble_weights(P, codes, uniform_penalty=0.0), P, codes) <= min(single) + 1e-4
-
-
-def test_weights_move_with_their_members_and_copies_share_alike():
-    P, codes = members(5, n_members=5)
-    order, w = np.array([3, 0, 4, 1, 2]), fit_ensemble_weights(P, codes)
-    np.testing.assert_allclose(fit_ensemble_weights([p[order] for p in P], codes), w[order], atol=1e-7)
-    twice = fit_ensemble_weights([p[[0, 1, 2, 3, 4, 4]] for p in P], codes)
-    assert twice[4] == pytest.approx(twice[5])
-
-
 def test_only_members_take_part():
     P, codes = members(6, n_members=5)
     mask = np.array([True, False, True, True, False])
@@ -198,23 +165,6 @@ def test_fits_without_some_domains_are_fits_on_the_others(weighted):
         np.testing.assert_allclose(together[row], alone, atol=1e-9)
         beta = fit_temperature([scores[k] for k in own], [codes[k] for k in own], rows)
         assert betas[row] == pytest.approx(beta, rel=1e-9)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_labels_of_a_domain_that_is_left_out_change_no_bit(weighted):
-    P, codes = members(7)
-    P = [np.concatenate([p, np.zeros_like(p[..., :1])], axis=2) for p in P]  # and a class that training did not show
-    lies = [np.where(np.arange(len(codes[0])) < 5, 3, (codes[0] + 1) % 3), *codes[1:]]
-    weights = [np.arange(1.0, len(c) + 1) for c in codes] if weighted else None
-    kept = without_each(4)
-    before, after = (fit_ensemble_weights(P, y, kept=kept, weights=weights) for y in (codes, lies))
-    np.testing.assert_array_equal(before[0], after[0])
-    assert not np.allclose(before[1:], after[1:])
-    with np.errstate(divide="ignore"):
-        scores = [np.log(p[0]) for p in P]
-    before, after = (fit_temperatures(scores, y, kept, weights) for y in (codes, lies))
-    assert before[0] == after[0]
-    assert (np.abs(np.log(before[1:] / after[1:])) > 1e-3).all()
 
 
 def test_where_nothing_is_kept_nothing_is_fitted():
@@ -354,16 +304,6 @@ def planted(gain, n_domains=5, skewed_gain=None):
     return ballot(n_domains, votes)
 
 
-def test_trials_hold_out_again_what_was_held_out():
-    found = planted(0.1)
-    for k, (train, test) in enumerate(found.trials.natural):
-        for b, rows in enumerate(found.trials.batch_rows[k]):
-            again = found.trials.splits[found.trials.position(k, b)]
-            assert again[0] is train
-            np.testing.assert_array_equal(again[1], test[rows])
-            assert (found.trials.position(k, b) in found.trials.skewed_positions) == (b > 0)
-
-
 @pytest.mark.parametrize(
     ("options", "name"),
     [
@@ -395,18 +335,6 @@ def test_the_guard_takes_what_pays_and_says_so(options, name):
     assert found.weights.sum() == pytest.approx(1)
 
 
-def test_without_features_of_batches_nothing_transductive_is_tried():
-    found = planted(0.2)
-    alone = {
-        "candidates": found.candidates[:1],
-        "inverse_temperatures": found.inverse_temperatures[:1],
-        "fold_inverse_temperatures": found.fold_inverse_temperatures[:, :1],
-    }
-    inductive = replace(found, **alone).fit_ensemble(None)
-    assert inductive.acceptance_tests == []
-    assert [one.name for one in inductive.trials if one.is_selected] == [INDUCTIVE_ENSEMBLE]
-
-
 def test_a_step_is_accepted_by_a_paired_t_test_and_two_margins():
     gains = np.array([12.0, -6.0, -2.0, 10.0])
     assert not AcceptanceTest("It", gains, gains).is_accepted
@@ -429,12 +357,6 @@ def test_a_step_is_accepted_by_a_paired_t_test_and_two_margins():
     two = AcceptanceTest("It", np.array([30.0, 31.0]), np.array([30.0, 31.0]))
     assert not two.is_accepted
     assert two.reason.endswith("needs at least 3 held-out domains, and there are 2.")
-
-
-def test_a_step_that_changes_nothing_on_average_is_accepted_as_often_as_stated():
-    gains = np.random.default_rng(0).normal(scale=5, size=(4000, 5))
-    rate = np.mean([AcceptanceTest("It", own, own).is_accepted for own in gains])
-    assert 0.02 < rate < 0.05 + 2 * np.sqrt(0.05 * 0.95 / 4000)
 
 
 def test_an_ensemble_of_one_member_needs_no_further_temperature():
@@ -476,22 +398,6 @@ def test_smoothing_is_taken_where_neighbors_know_and_stays_calibrated():
     assert pooling.calibration["after"]["log_loss"] < pooling.calibration["before"]["log_loss"]
     right = [P.argmax(axis=1) == codes for P, codes in zip(pooling.held_out, pooling.codes, strict=True)]
     np.testing.assert_allclose([100 * own.mean() for own in right], smooth.scores[0])
-
-
-def test_weights_of_rows_are_repetitions():
-    P, codes = members(1, n_members=4)
-    times = [1 + np.arange(len(c)) % 3 for c in codes]
-    repeated = [np.repeat(p, t, axis=1) for p, t in zip(P, times, strict=True)]
-    truth = [np.repeat(c, t) for c, t in zip(codes, times, strict=True)]
-    weights = [t.astype(float) for t in times]
-    np.testing.assert_allclose(
-        fit_ensemble_weights(P, codes, weights=weights), fit_ensemble_weights(repeated, truth), atol=1e-9
-    )
-    scores = [np.log(p[0]) for p in P]
-    again = [np.log(p[0]) for p in repeated]
-    assert fit_temperature(scores, codes, weights) == pytest.approx(fit_temperature(again, truth), rel=1e-5)
-    one, two = calibration_table([p[0] for p in P], codes, weights), calibration_table([p[0] for p in repeated], truth)
-    assert (one["ece"], one["log_loss"]) == pytest.approx((two["ece"], two["log_loss"]))
 
 
 # Promises
@@ -567,13 +473,6 @@ def test_more_than_domains_can_promise_is_refused():
         conformal.sets(P[0], 90)
 
 
-def test_forecasts_hold_as_often_as_they_say():
-    rng = np.random.default_rng(0)
-    draws = rng.normal(0.5, 0.02, size=(1200, 5))
-    inside = [low <= row[-1] <= high for row in draws for _, low, high in [forecast(row[:-1])]]
-    assert np.mean(inside) == pytest.approx(0.95, abs=0.02)
-
-
 def test_forecasts_stay_within_the_scale_and_know_when_they_know_nothing():
     assert forecast(np.array([0.7])) == (0.7, 0, 1)
     mean, low, high = forecast(np.array([10.0, 90.0]), bounds=(0.0, 100.0))
@@ -583,47 +482,6 @@ def test_forecasts_stay_within_the_scale_and_know_when_they_know_nothing():
     assert forecast(agreeing) == pytest.approx((0.5, 0.5, 0.5))
     mean, low, high = forecast(agreeing, standard_errors=np.full(4, 0.01))
     assert low < mean < high
-
-
-@pytest.mark.parametrize("mean", [0.6, 0.9])
-@pytest.mark.parametrize("n_domains", [5, pytest.param(10, marks=pytest.mark.slow)])
-def test_forecasts_miss_on_both_sides_alike(n_domains, mean):
-    """Where domains differ in how hard they are, and scores are shares of 100 samples."""
-    rng = np.random.default_rng(0)
-    center, spread = np.log(mean / (1 - mean)), 0.06 / (mean * (1 - mean))
-    shares = expit(center + spread * rng.normal(size=(600, n_domains + 1)))
-    below = above = 0
-    for scores in rng.binomial(100, shares) / 100:
-        _, low, high = forecast(scores[:-1], n_rows=np.full(n_domains, 100))
-        below += scores[-1] < low
-        above += scores[-1] > high
-    assert (below + above) / 600 <= 0.07
-    # With equal rates the difference of the misses has the variance of their sum.
-    assert abs(below - above) <= 3 * np.sqrt(below + above)
-
-
-@pytest.mark.parametrize(
-    ("scores", "ends"),
-    [
-        ([0.55, 0.7, 0.99], (0.0, 1.0)),
-        ([-0.1, 0.5, 0.9], (-1.0, 1.0)),
-        ([-3.0, -0.4, -0.01], (-np.inf, 0.0)),
-        ([-1.5, 0.4, 1.0], (-np.inf, 1.0)),
-        ([0.2, 3.0, 7.0], (0.0, np.inf)),
-    ],
-)
-def test_forecasts_respect_the_range_of_the_metric(scores, ends):
-    mean, low, high = forecast(np.array(scores), bounds=ends)
-    assert ends[0] <= low < mean < high <= ends[1]
-    mirrored = forecast(-np.array(scores), bounds=(-ends[1], -ends[0]))
-    assert mirrored == pytest.approx((-mean, -high, -low))
-
-
-def test_without_known_ends_a_forecast_is_students_interval():
-    scores = np.array([3.0, 5.0, 4.0, 9.0])
-    _, low, high = forecast(scores, bounds=(-np.inf, np.inf))
-    reach = t.ppf(0.975, 3) * scores.std(ddof=1) * np.sqrt(1 + 1 / 4)
-    assert (low, high) == pytest.approx((scores.mean() - reach, scores.mean() + reach))
 
 
 def test_calibration_tells_the_honest_from_the_sure():

@@ -15,7 +15,6 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
-from sklearn.preprocessing import StandardScaler
 
 from evaluation_sample import NAMES, SAMPLES, SPLITS, D, X, own
 from unseen import CIDG, DomainCenterer
@@ -30,14 +29,9 @@ from unseen.model_selection._split_evaluation import (
     encode_predictions,
 )
 from unseen.model_selection._validation import (
-    Score,
     Scorer,
-    _perfect_classifier,
     best_index,
-    count_ties,
-    prepare_stages,
     tabulate_candidates,
-    tabulate_scores,
 )
 
 # What is asked
@@ -118,40 +112,6 @@ def test_a_part_whose_samples_have_no_weight_has_no_score():
     assert scorer.undefined_reason(1) is scorer.undefined_reason(1)
 
 
-def test_of_a_class_that_training_lacks_the_truth_is_unsure():
-    truth = _perfect_classifier(np.array(["ill", "new", "well"]), np.array(["ill", "well"]))
-    np.testing.assert_array_equal(truth.predict_proba(None), [[1, 0], [0.5, 0.5], [0, 1]])
-    np.testing.assert_array_equal(truth.decision_function(None), [-1, 0, 1])
-    assert truth.predict(None).tolist() == ["ill", "new", "well"]
-    three = _perfect_classifier(np.array(["c", "new"]), np.array(["a", "b", "c"]))
-    np.testing.assert_allclose(three.decision_function(None), [[0, 0, 1], [1 / 3] * 3])
-
-
-def facts(value, error="", components=1.0, ridge=1.0, weight=1.0):
-    return Score(value, error, 1.0, 2.0, components, ridge, weight)
-
-
-def test_a_tally_counts_the_parts_on_which_somebody_has_a_score():
-    nan = np.nan
-    scores = [[0.5, nan, nan, 1.0], [nan, nan, nan, 0.0]]
-    errors = [["", "", "broken", ""], ["late", "", "broken", ""]]
-    found = ((i, k, facts(scores[i][k], errors[i][k], components=i + k)) for i in range(2) for k in range(4))
-    results = tabulate_scores(found, 2, 4)
-    np.testing.assert_array_equal(results["scores"], scores)
-    assert results["defined"].tolist() == [True, False, True, True]  # where all failed, that counts too
-    assert results["errors"] == ["broken", "late"]
-    np.testing.assert_array_equal(results["seconds"], np.full((2, 4), 3.0))
-    assert np.isnan(results["mean_test_score"]).all()
-    assert results["mean_n_components"].tolist() == [1.5, 2.5]
-    assert results["mean_ridge"].tolist() == results["mean_invariance_weight"].tolist() == [1.0, 1.0]
-    fine = tabulate_scores([(0, 0, facts(0.5)), (0, 1, facts(1.0)), (1, 0, facts(nan)), (1, 1, facts(0.25))], 2, 2)
-    assert fine["mean_test_score"][0] == 0.75
-    assert fine["errors"] == ["", "The score is not a number."]
-    none = tabulate_scores([(0, 0, facts(nan))], 1, 1)
-    assert not none["defined"].any()
-    assert np.isnan(none["mean_test_score"]).tolist() == [True]
-
-
 def results(means, components=None, ridge=None, weight=None):
     even = np.zeros(len(means))
     return {
@@ -174,12 +134,6 @@ def test_of_equals_the_simplest_is_preferred():
     assert best_index(results([0.9, np.nan, np.nan]), among=[2, 1]) == 2  # all failed: the first
 
 
-def test_ties_are_those_beside_the_chosen_one():
-    assert count_ties(np.array([0.9, 0.9, 0.9 - 1e-13, 0.5, np.nan])) == 2
-    assert count_ties(np.array([0.9, 0.5])) == 0
-    assert count_ties(np.array([np.nan, np.nan])) == 0
-
-
 def test_parts_without_a_score_are_told_once_and_none_but_such_are_an_error():
     one_class = [(np.arange(len(X)), np.flatnonzero(SAMPLES.y == "ill")), SPLITS[0]]
     with pytest.warns(
@@ -196,58 +150,6 @@ def test_parts_without_a_score_are_told_once_and_none_but_such_are_an_error():
             [own(GaussianNB())], SAMPLES, SPLITS[:1], EvaluationConfig(scoring=lambda model, X, y: np.nan)
         )
     Scorer("roc_auc", SAMPLES, SPLITS).warn_undefined([])
-
-
-def test_a_preparation_sees_training_rows_alone():
-    seen = []
-
-    class Scaler(StandardScaler):
-        def fit(self, X, y=None):
-            seen.append(X.copy())
-            return super().fit(X)
-
-    alike = [[k] for k in range(3)]
-    for (train, test), (stage, rows) in zip(SPLITS, prepare_stages(SAMPLES, SPLITS, alike, Scaler()), strict=True):
-        np.testing.assert_array_equal(seen[-1], X[train])
-        np.testing.assert_allclose(stage.samples.X[rows.train], StandardScaler().fit_transform(X[train]))
-        np.testing.assert_array_equal(stage.samples.y[rows.tests[0]], SAMPLES.y[test])
-    plain = list(prepare_stages(SAMPLES, SPLITS, alike, None))
-    assert plain[0][0] is plain[2][0]
-
-
-class Broken(ClassifierMixin, BaseEstimator):
-    """Raises at fit whatever it is told to."""
-
-    def __init__(self, error=ValueError):
-        self.error = error
-
-    def fit(self, X, y):
-        raise self.error("no")
-
-
-def test_what_unfit_settings_raise_is_their_answer_and_a_bug_of_ours_is_not():
-    found = list(evaluate_candidates([own(Broken()), own(GaussianNB())], SAMPLES, SPLITS, EvaluationConfig()))
-    assert sorted((one.candidate, one.split, one.error) for one in found) == [
-        *((0, k, "ValueError: no") for k in range(3)),
-        *((1, k, "") for k in range(3)),
-    ]
-    assert all((one.codes is None) == (one.candidate == 0) for one in found)
-    with pytest.raises(KeyError):
-        list(evaluate_candidates([own(Broken(KeyError))], SAMPLES, SPLITS, EvaluationConfig()))
-    theirs = list(evaluate_candidates([own(Broken(KeyError), own=True)], SAMPLES, SPLITS, EvaluationConfig()))
-    assert {one.error for one in theirs} == {"KeyError: 'no'"}
-
-
-def test_parts_drawn_again_are_asked_of_those_alone_who_vote_and_look_at_other_samples():
-    train, test = SPLITS[0]
-    splits = [(train, test), (train, test[::2]), (train, test[1::2])]
-    candidates = [own(GaussianNB()), replace(own(GaussianNB(), DomainCenterer()), method="other")]
-    found = evaluate_candidates(
-        candidates, SAMPLES, splits, EvaluationConfig(), with_decision_scores=[0, 1], resampled=frozenset({1, 2})
-    )
-    assert sorted((one.candidate, one.split) for one in found) == [(0, 0), (1, 0), (1, 1), (1, 2)]
-    found = evaluate_candidates(candidates, SAMPLES, splits, EvaluationConfig(), resampled=frozenset({1, 2}))
-    assert sorted((one.candidate, one.split) for one in found) == [(0, 0), (1, 0)]
 
 
 # Splits that train on the same rows are one piece of work
@@ -332,15 +234,6 @@ def test_a_decomposition_and_a_solution_are_shared_in_costs(monkeypatch):
     assert costs(heads, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((1 / 2 + 1 / 2 + 1, 1)))
     components = [own(GaussianNB(), KernelPCA(n, kernel="rbf", gamma=0.1), shares="decomposition") for n in (1, 2)]
     assert costs(components, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((1 / 2 + 1, 1)))
-
-
-def test_a_projection_says_how_simple_it_is():
-    (one,) = evaluate_candidates(
-        [own(GaussianNB(), CIDG(ridge=0.5), head="h", shares="decomposition")], SAMPLES, SPLITS[:1], EvaluationConfig()
-    )
-    assert (one.n_components, one.ridge, one.weight > 0) == (2, 0.5, True)
-    (plain,) = evaluate_candidates([own(GaussianNB())], SAMPLES, SPLITS[:1], EvaluationConfig())
-    assert (plain.n_components, plain.ridge, plain.weight) == (0, 0.0, 0.0)
 
 
 class Contrary(GaussianNB):

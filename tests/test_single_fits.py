@@ -62,18 +62,6 @@ def test_cholesky_equals_the_eigendecomposition_wherever_it_is_sound(name, ridge
     np.testing.assert_allclose(found, expected, atol=1e-7 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", LOW_RANK)
-@pytest.mark.parametrize("power", [-7.9, -7.6, -6.0, -4.0])
-def test_eigenvalues_by_cholesky_lose_no_more_than_the_condition_number_costs(name, power):
-    K, membership, _, _ = problem(n_per_cell=25, n_classes=4)
-    size = np.linalg.norm(K)
-    recipe = make(name)._scatter_problem(membership.counts, 1.0)
-    recipe = replace(recipe, ridge=10.0**power * scale(recipe, size))
-    fast = solve(whiten_by_cholesky(K, membership, recipe), recipe, membership.counts)
-    full = solve(whiten_by_eigh(gram_spectrum(K.copy(), membership), recipe), recipe, membership.counts)
-    np.testing.assert_allclose(fast.eigenvalues, full.eigenvalues, rtol=4 * np.finfo(float).eps / 10.0**power)
-
-
 @pytest.mark.parametrize(
     ("name", "closed"),
     [(name, "whiten_by_cholesky") for name in METHODS] + [(name, "krylov_spectra") for name in LOW_RANK],
@@ -213,7 +201,7 @@ def test_errors_of_components_are_within_the_residual_over_the_gap(q, power, see
     x /= np.linalg.norm(x, axis=0)
     rayleigh = np.einsum("ij,i,ij->j", x, values, x)
     errors = np.linalg.norm(values[:, None] * x - x * rayleigh, axis=0) / rayleigh
-    sines = np.sqrt(np.maximum(1 - np.diagonal(x) ** 2, 0.0))
+    sines = np.linalg.norm(x - exact * x, axis=0)  # from the cosines they would have an error of 1e-8
     assert (sines <= bound_component_errors(rayleigh, errors) + 1e-8).all()
 
 

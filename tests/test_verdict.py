@@ -10,7 +10,7 @@ from scipy.stats import t as student
 
 from unseen.model_selection import METHODS, forecast
 from unseen.study import Row
-from unseen.study._statistics import mean_interval, sample_interval, select_best_validated, squared_error
+from unseen.study._statistics import mean_interval, sample_interval, squared_error
 from unseen.study._verdict import describe_imbalance, make_verdict
 
 DOMAINS = [f"hospital {k}" for k in range(6)]
@@ -49,18 +49,6 @@ def comparison(advantage, *, methods=("CIDG", "logistic"), repeats=1, n=200, see
                 rows.append(row(method, domain, repeat, score=right.mean()))
                 correct[method, rows[-1].task, repeat] = right
     return rows, correct
-
-
-def test_the_champion_is_chosen_by_validation_alone():
-    poor = row("CIDG", validation=0.9)
-    assert (
-        select_best_validated([row("SCA", validation=0.6), poor, row("logistic", validation=1.0)], ("SCA", "CIDG"))
-        is poor
-    )
-    assert (
-        select_best_validated([row("SCA", validation=0.9), poor], ("CIDG", "SCA")).method == "SCA"
-    )  # the first in the table
-    assert select_best_validated([row("CIDG", status="failed", validation=None)], ("CIDG",)) is None
 
 
 def test_results_on_the_held_out_domain_do_not_move_the_choice():
@@ -117,16 +105,6 @@ def test_one_domain_and_two_domains_claim_nothing():
     rng = np.random.default_rng(0)
     two = mean_interval([np.where(rng.random(100) < p, 1.0, 0.0) for p in (0.1, 0.3)])
     assert two.decision == "none"
-
-
-def test_domains_that_disagree_widen_the_interval_more_than_few_samples_do():
-    alike = [np.r_[np.ones(60), np.zeros(40)]] * 6
-    apart = [np.r_[np.ones(k), np.zeros(100 - k)] for k in (20, 100, 40, 80, 20, 100)]
-    narrow, wide = mean_interval(alike), mean_interval(apart)
-    assert narrow.difference == pytest.approx(wide.difference)
-    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
-    many, few = (mean_interval([np.tile([1.0, 0.0], n)] * 6) for n in (500, 5))
-    assert many.high - many.low < few.high - few.low
 
 
 @pytest.mark.parametrize("m", [3, 6])
@@ -298,14 +276,6 @@ def test_samples_of_a_group_count_as_one():
     assert wide.high - wide.low == pytest.approx(np.sqrt(10) * (narrow.high - narrow.low))
 
 
-@pytest.mark.parametrize("m", [pytest.param(3, marks=pytest.mark.slow), 5, pytest.param(10, marks=pytest.mark.slow)])
-def test_nineteen_of_twenty_intervals_hold_the_next_domain(m):
-    scores = np.random.default_rng(m).normal(70, 5, size=(2000, m + 1))
-    ends = np.array([forecast(known, bounds=(0, 100), min_domains=3)[1:] for known in scores[:, :m]])
-    covered = np.mean((ends[:, 0] <= scores[:, m]) & (scores[:, m] <= ends[:, 1]))
-    assert 0.93 < covered < 0.97
-
-
 def test_what_to_expect_is_the_mean_and_what_the_next_domain_may_do():
     rows, correct = comparison(0.2, n=500)
     found = make_verdict(rows, correct).recommendation
@@ -341,22 +311,6 @@ def test_one_or_two_domains_cannot_tell_what_to_expect(m):
 def spread_scores(mean, deviation):
     """Four scores of a plain method with this mean and standard deviation."""
     return {"logistic": (mean + deviation * np.sqrt(3 / 4) * np.array([-1, 1, -1, 1])).tolist()}
-
-
-@pytest.mark.parametrize(
-    ("metric", "limits", "mean", "deviation"),
-    [
-        ("AUC", (0, 1), 0.95, 0.04),
-        ("matthews corrcoef", (-1, 1), 0.8, 0.1),
-        ("d2 log loss score", (-np.inf, 1), 0.8, 0.15),
-        ("negative log loss", (-np.inf, 0), -0.3, 0.2),
-    ],
-)
-def test_intervals_stay_within_the_range_of_the_metric(metric, limits, mean, deviation):
-    found = make_verdict(scored(spread_scores(mean, deviation)), {}, metric=metric, share=False, limits=limits)
-    assert limits[0] < found.recommendation.low < mean < found.recommendation.high <= limits[1]
-    free = make_verdict(scored(spread_scores(mean, deviation)), {}, metric=metric, share=False).recommendation
-    assert free.high > limits[1]
 
 
 def test_differences_stay_within_the_range_of_the_metric():
