@@ -181,6 +181,12 @@ class LogitCalibration:
 IDENTITY = LogitCalibration()
 
 
+def fit_last_temperature(P: Arrays, codes: Codes, weights: RowWeights = None) -> LogitCalibration:
+    """Fit a temperature to out-of-domain probabilities (n_k, C): a slope without offsets, with smoothed labels."""
+    with np.errstate(divide="ignore"):
+        return LogitCalibration(fit_temperature([np.log(p) for p in P], codes, weights))
+
+
 def fit_logit_calibration(P: Arrays, codes: Codes, weights: RowWeights = None) -> LogitCalibration:
     """Fit a slope and class offsets to out-of-domain probabilities (n_k, C).
 

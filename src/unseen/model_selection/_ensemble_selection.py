@@ -29,6 +29,7 @@ from ._calibration import (
     adjust_priors,
     calibration_table,
     domain_log_losses,
+    fit_last_temperature,
     fit_logit_calibration,
     fit_temperatures,
     softmax,
@@ -500,31 +501,49 @@ class OutOfDomainPredictions:
     def _fit_calibration(
         self, P: Mapping[int, Array], plain: Mapping[int, Array] | None = None
     ) -> LogitCalibration | None:
-        """Calibration of probabilities of some parts; None if these as they are, or `plain` ones, are better.
+        """Calibration of probabilities of some parts: a temperature, or a slope and offsets if these are better.
 
-        Parts are left out of the fit in three groups, and the log losses of each with and without calibration are
-        compared. Calibration must decrease the mean; that of `plain` probabilities, which a classifier estimates by
-        itself, by more than the standard error over parts.
+        Parts are left out of the fit in three groups, and the log losses of each are compared. The slope, with a random
+        intercept for each part, must decrease the log loss of the temperature by more than the standard error over
+        parts. If `plain` probabilities are given, which a classifier estimates by itself, these take the place of the
+        temperature, and the result is None if they are kept.
         """
+        if not P:
+            return None
         stride = weight_stride(self.codes)
-        gains: list[float] = []
+        slope_gains: list[float] = []
+        offset_gains: list[float] = []
         for group in range(N_CALIBRATION_GROUPS):
             test = [k for i, k in enumerate(P) if i % N_CALIBRATION_GROUPS == group]
             train = [k for k in P if k not in test]
             if not test or not train:
                 continue
-            calibration = fit_logit_calibration(
-                [P[k][::stride] for k in train], [self.codes[k][::stride] for k in train], self._weights(train, stride)
-            )
+            train_P = [P[k][::stride] for k in train]
+            train_codes = [self.codes[k][::stride] for k in train]
+            train_weights = self._weights(train, stride)
+            calibration = fit_logit_calibration(train_P, train_codes, train_weights)
+            if plain is None:
+                temperature = fit_last_temperature(train_P, train_codes, train_weights)
+                baseline = [temperature.apply(P[k]) for k in test]
+            else:
+                baseline = [plain[k] for k in test]
             codes = [self.codes[k] for k in test]
             weights = self._weights(test)
-            before = domain_log_losses([(plain or P)[k] for k in test], codes, weights)
-            after = domain_log_losses([calibration.apply(P[k]) for k in test], codes, weights)
-            gains += (before - after).tolist()
-        min_gain = 0.0 if plain is None else standard_error(np.array(gains))
-        if not gains or np.mean(gains) <= min_gain:
-            return None
-        return fit_logit_calibration(list(P.values()), [self.codes[k] for k in P], self._weights(list(P)))
+            before = domain_log_losses(baseline, codes, weights)
+            without_offsets = LogitCalibration(calibration.slope)
+            with_slope = domain_log_losses([without_offsets.apply(P[k]) for k in test], codes, weights)
+            with_offsets = domain_log_losses([calibration.apply(P[k]) for k in test], codes, weights)
+            slope_gains += (before - with_slope).tolist()
+            offset_gains += (before - with_offsets).tolist()
+        all_P = list(P.values())
+        all_codes = [self.codes[k] for k in P]
+        all_weights = self._weights(list(P))
+        has_offsets = bool(slope_gains) and bool(np.mean(offset_gains) > np.mean(slope_gains))
+        gains = np.array(offset_gains if has_offsets else slope_gains)
+        if len(gains) and gains.mean() > standard_error(gains):
+            calibration = fit_logit_calibration(all_P, all_codes, all_weights)
+            return calibration if has_offsets else LogitCalibration(calibration.slope)
+        return None if plain is not None else fit_last_temperature(all_P, all_codes, all_weights)
 
     def _weights(self, parts: Sequence[int], stride: int = 1) -> list[Array] | None:
         """Weights of the rows of some parts."""
