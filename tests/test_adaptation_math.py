@@ -67,23 +67,6 @@ def test_problems_that_are_solved_together_have_the_solutions_of_each_alone():
         np.testing.assert_allclose(together[1][b], alone[1][0], atol=1e-7)
 
 
-def test_a_narrow_prior_leaves_the_probabilities_as_they_are():
-    P, codes = make_probabilities(0, 40, 3)
-    offsets, scale = fit_offsets(P[None], codes[None], OffsetPrior(1e-12, 1e-12))
-    np.testing.assert_allclose(apply_offsets(P, offsets[0], scale[0]), P, atol=1e-9)
-
-
-def test_many_labels_recover_planted_offsets_and_scale():
-    rng = np.random.default_rng(0)
-    P = softmax(2 * rng.normal(size=(40_000, 3)), axis=1)
-    planted = np.array([0.5, -0.3, -0.2])
-    truth = apply_offsets(P, planted, 0.7)
-    codes = (truth.cumsum(axis=1) < rng.random((len(P), 1))).sum(axis=1)
-    offsets, scale = fit_offsets(P[None], codes[None], OffsetPrior())
-    np.testing.assert_allclose(offsets[0], planted, atol=0.05)
-    np.testing.assert_allclose(scale[0], 0.7, atol=0.03)
-
-
 def test_one_wrong_row_with_probability_zero_has_a_bounded_effect():
     P, codes = make_probabilities(0, 30, 2)
     P[0] = [1.0, 0.0]

@@ -350,17 +350,6 @@ def test_a_transductive_model_needs_a_batch_of_the_site():
         classifier.adapt(X, y, level="offsets")
 
 
-def test_one_row_is_predicted_as_in_a_table(model, rest):
-    P = model.predict_proba(rest)
-    for i in range(5):
-        row = rest.drop("label", "site").row(i, named=True)
-        np.testing.assert_allclose(model.predict_proba(row), P[i : i + 1], rtol=1e-10)
-        assert model.predict(row).tolist() == [model.classes_[P[i].argmax()]]
-    assert model.predict({**row, "a": "1.5"}).shape == (1,)  # text goes through the table
-    with pytest.raises(ValueError, match="b"):
-        model.predict({"a": 1.0, "c": 1.0})
-
-
 @pytest.mark.slow
 def test_models_with_trees_adapt_at_every_level(train, site, rest, tmp_path):
     """Trees take other features than the members beside them, and feature effects use those of the latter."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -132,17 +132,3 @@ def test_scores_are_those_of_a_grid_search_of_scikit_learn(name):
         results = search.fit(samples.X, samples.y).cv_results_
     expected = [results[f"split{k}_test_score"] for k in range(len(parts))]
     np.testing.assert_array_equal(found, np.transpose(expected))
-
-
-@pytest.mark.parametrize("name", KNOWN)
-def test_predictions_are_those_of_a_cross_validation_of_scikit_learn(name):
-    samples, (candidates, pipeline) = table(0), of_scikit(name, KNOWN[name])
-    each = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
-    found = np.empty((len(candidates), len(samples)), dtype=object)
-    for one in evaluate_candidates(candidates, samples, each, EvaluationConfig(preparation=PREPARATION)):
-        found[one.candidate, each[one.split][1]] = samples.classes[one.codes]
-    for candidate, own in zip(candidates, found, strict=True):
-        setting = {f"classifier__{key}": value for key, value in candidate.settings.items()}
-        with ignore_expected_warnings():
-            expected = cross_val_predict(clone(pipeline).set_params(**setting), samples.X, samples.y, cv=each)
-        np.testing.assert_array_equal(own, expected)

@@ -11,15 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import t as student
 
 pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
 pytest.importorskip("typer", reason="the command needs its extra")
 
-import polars as pl
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from helpers import three_domains
@@ -204,36 +202,12 @@ def test_few_domains_that_disagree_promise_nothing_about_the_next():
     assert "the interval does not hold for a domain that differs more" in told[1]
 
 
-def test_an_interval_that_says_nothing_is_replaced_by_the_number_of_domains_that_it_takes():
-    scores = [0.55, 0.65, 0.75, 0.75]  # which gives 34% to 100%
-    text = describe(forecast(np.array(scores)), scores)
-    spread = np.std(scores, ddof=1)
-    n_needed = next(n for n in range(5, 99) if student.ppf(0.975, n - 1) * spread * np.sqrt(1 + 1 / n) <= 0.25)
-    assert f"have a standard deviation of {100 * spread:.0f} points" in text
-    assert f"prediction interval of ±25 points needs {n_needed} domains." in text
-    assert "34%" not in text
-    assert "90% takes 9 domains" in text
-
-
 def test_a_wide_forecast_of_few_rows_does_not_promise_that_fewer_domains_are_enough():
     """All domains agree by luck, and the forecast takes the spread that so few rows leave."""
     scores = [0.5, 0.5, 0.5, 0.5]
     text = describe(forecast(np.array(scores), standard_errors=np.full(4, 0.2)), scores)
     spread = int(re.search(r"a standard deviation of (\d+) points, so that", text)[1])
     assert spread >= 9  # 10 on the scale of the scores, a little less on that of the forecast
-
-
-def test_predictions_of_a_model_in_memory_are_those_of_its_file(table, found, tmp_path):
-    model = Model(found.model, model_card(table, found))
-    model.save(tmp_path / "m.unseen")
-    again = load_model(tmp_path / "m.unseen")
-    names = np.where(table.domain == "west", "new", table.domain)
-    for domain in (None, names):
-        np.testing.assert_array_equal(
-            again.predict_proba(table.X, sample_domain=domain), model.predict_proba(table.X, sample_domain=domain)
-        )
-        sets = [one.predict_set(table.X, 0.75, sample_domain=domain) for one in (model, again)]
-        assert [own.tolist() for own in sets[0]] == [own.tolist() for own in sets[1]]
 
 
 def with_doubtful_rows(model, share):
@@ -260,18 +234,6 @@ def test_sets_of_all_classes_are_replaced_by_the_number_of_domains_that_smaller_
     assert re.search(says, note)
     assert "all 3 classes, so the sets are uninformative" in note
     assert model.predict_table(table.X, coverage=0.3).summary["sets"]["note"] == ""
-
-
-def test_so_many_domains_are_enough_for_smaller_sets_and_one_less_is_not(table):
-    fit = fit_table(table, "logistic")
-    pool = with_doubtful_rows(Model(fit.model, model_card(table, fit)), 0.1).table_model.ensemble
-    needed = int(re.search(r"need about (\d+) domains", pool.explain_full_sets(0.75))[1])
-    uniform = np.full((1, 3), 1 / 3)
-    for m, full in ((needed, False), (needed - 1, True)):
-        more = EnsembleClassifier(
-            [], np.empty(0), np.empty(0), conformal_scores=[np.concatenate(pool.conformal_scores)] * m
-        )
-        assert more.sets(uniform, 0.75).all() == full  # nothing is harder to classify than this
 
 
 @pytest.mark.parametrize("n_domains", [1, 2, 5, 8, 9, 30])
@@ -340,29 +302,6 @@ def test_single_rows_of_source_domains_are_predicted_as_in_their_batch(table, ki
     with pytest.raises(SmallBatchError) as caught:  # neighbors are looked for in source domains, too
         smooth.predict(table.X[:1], sample_domain=table.domain[:1])
     assert "source domain" not in str(caught.value)
-
-
-def test_a_recentered_pool_serves_single_rows(table):
-    pool = pool_of(table, CIDG(centering="target"))
-    batch = table.X[table.domain == "west"] + 0.5
-    whole = pool.predict_proba(batch)
-    projection, classifier = (step for _, step in pool.members_[0].steps)
-    fixed = pool_of(table, CIDG(centering="target"))
-    fixed.with_members([Pipeline([("projection", projection.recenter(batch)), ("classifier", classifier)])])
-    for i in range(3):
-        np.testing.assert_allclose(fixed.predict_proba(batch[i : i + 1]), whole[i : i + 1], atol=1e-12)
-    fitted = fit_table(table, "logistic", scale="none").model
-    model = Model(replace(fitted, ensemble=fixed), {"schema": table.schema.to_dict()})
-    few = model.predict_table(batch[:3]).frame.select(pl.col("^p\\(.*$")).to_numpy()
-    np.testing.assert_allclose(few, whole[:3], atol=1e-12)
-
-
-def test_models_of_tables_refuse_small_batches_like_the_pool(table):
-    fitted = replace(fit_table(table, "logistic").model, ensemble=pool_of(table, CIDG(centering="target")))
-    model = Model(fitted, {"schema": table.schema.to_dict()})
-    for ask in (fitted.predict, fitted.predict_proba, model.predict, model.predict_table):
-        with pytest.raises(SmallBatchError, match="The new domain has 9 rows"):
-            ask(table.X[:9])
 
 
 def test_a_pool_of_models_alone_promises_no_sets():

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import ParameterGrid, cross_val_predict
+from sklearn.model_selection import ParameterGrid
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,10 +16,7 @@ from helpers import three_domains
 from unseen import UnseenClassifier
 from unseen.model_selection import (
     METHODS,
-    EvaluationConfig,
-    LeaveOneDomainOut,
     Method,
-    evaluate_candidates,
     get_method,
     is_transductive,
     method_names,
@@ -29,7 +24,6 @@ from unseen.model_selection import (
 )
 from unseen.models import ModelFileError, fit_table, load_model, save_model
 from unseen.tables import Column, Schema, Table
-from unseen.utils.samples import Samples
 
 X, Y, CODES = three_domains(n_per_cell=8, n_features=3, seed=4)
 D = np.array(["a", "b", "c"])[CODES]
@@ -61,26 +55,6 @@ def made_up():
     del METHODS["shy"]
 
 
-def test_a_method_of_ones_own_is_compared_and_reported(made_up):
-    found = unseen.compare(X, Y, sample_domain=D, methods=["CIDG", "shy"], repeats=1, quick=True, n_jobs=2)
-    by_name = {method["name"]: method for method in found.summary()["methods"]}
-    assert by_name["shy"]["kind"] == "plain"
-    assert by_name["shy"]["mean"] is not None
-    assert {row.settings["C"] for row in found.rows if row.method == "shy"} <= {1e-3, 1e-2}
-    assert "shy" in found.to_html()
-    assert "shy" in str(found)
-
-
-def test_a_method_of_ones_own_is_fitted_saved_and_predicts(made_up, tmp_path):
-    table = Table(X, Y, D, Schema(tuple(Column(f"x{i}", "numeric") for i in range(3))), [], "three")
-    fit = fit_table(table, "shy")
-    assert fit.name == "shy"
-    save_model(fit.model, tmp_path / "shy.unseen", {})
-    again = load_model(tmp_path / "shy.unseen")
-    expected = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500, **fit.settings)).fit(X, Y).predict(X)
-    np.testing.assert_array_equal(again.predict(X), expected)
-
-
 def test_a_method_of_ones_own_is_among_those_that_are_compared_automatically(made_up):
     assert "shy" in method_names(in_ensemble=True)
     model = UnseenClassifier(["logistic", "shy"]).fit(X, Y, sample_domain=D)
@@ -104,31 +78,6 @@ def test_settings_are_every_combination_and_quick_ones_are_two():
     assert method.settings(3, quick=True) == [{"C": 1, "tol": 0.1}, {"C": 3, "tol": 0.2}]
     sca = METHODS["SCA"].settings(4)
     assert {setting["n_components"] for setting in sca} == {3, 6}
-
-
-@pytest.mark.parametrize("name", [name for name in method_names() if METHODS[name].shares == "nothing"])
-@pytest.mark.parametrize("preparation", [None, StandardScaler()], ids=["as they are", "prepared"])
-def test_what_the_engine_predicts_is_what_cross_val_predict_does(name, preparation):
-    """Domains are handed to those who ask, and the preparation sees the training rows alone."""
-    method = METHODS[name]
-    if method.transformer is not None or name == "mapped ridge":
-        pytest.skip("behind a transformer: tests/test_unseen_classifier.py")
-    if name in ("extra trees", "random forest"):
-        method = replace(method, classifier=clone(method.classifier).set_params(n_estimators=5))  # as many as needed
-    splits = list(LeaveOneDomainOut().split(X, Y, D))
-    candidates = list(method.candidates(3, quick=True))
-    said = evaluate_candidates(candidates, Samples(X, Y, D), splits, EvaluationConfig(preparation=preparation))
-    for prediction in said:
-        train, test = splits[prediction.split]
-        model = clone(candidates[prediction.candidate].classifier)
-        if name in ("Undo-Bias", "marginal transfer"):
-            prepare = StandardScaler().fit(X[train]) if preparation else None
-            Z, Z_test = (X[rows] if prepare is None else prepare.transform(X[rows]) for rows in (train, test))
-            expected = model.fit(Z, Y[train], sample_domain=D[train]).predict(Z_test)
-        else:
-            steps = make_pipeline(preparation, model) if preparation else model
-            expected = cross_val_predict(steps, X, Y, cv=[*splits])[test]
-        np.testing.assert_array_equal(prediction.codes, expected)
 
 
 def test_a_method_says_which_types_its_model_file_holds(tmp_path):

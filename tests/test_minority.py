@@ -87,13 +87,3 @@ def test_fit_warns_of_the_rare_class_before_the_work(clinics):
     with pytest.warns(DataWarning, match=advice):
         model = unseen.fit(clinics, methods="logistic", label="disease", domain="clinic")
     assert any(advice in notice for notice in model.card["data"]["notices"])
-
-
-def test_python_knows_the_same_metrics(clinics):
-    table = {"label": "disease", "domain": "clinic"}
-    found = unseen.compare(clinics, **table, methods=METHODS, metric="roc_auc", repeats=1, quick=True)
-    assert found.summary()["verdict"]["metric"] == "AUC"
-    means = {method["name"]: method["mean"] for method in found.summary()["methods"]}
-    assert means["majority"] == 0.5
-    assert means["logistic"] > 0.65
-    assert found.verdict.recommendation.expected == pytest.approx(means[found.verdict.recommendation.method], abs=1e-3)

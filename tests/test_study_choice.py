@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
-from sklearn.decomposition import KernelPCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
 
 from study_sample import FEW, METHODS, ONCE, PAIR, PROJECTIONS, QUICK, SAMPLES, D, X, Y, facts, problem, study
 from unseen import ProjectionSearchCV, UnseenClassifier
-from unseen.kernels import median_squared_distance
 from unseen.model_selection import METHODS as TABLE
 from unseen.model_selection._acceptance import AcceptanceTest
 from unseen.study import Protocol, Task, make_tasks
@@ -25,19 +22,6 @@ from unseen.study._run import JobQueue, Study, TestJob, ValidationJob, make_prob
 from unseen.utils.samples import Samples
 
 pytestmark = pytest.mark.usefixtures("few_trees")
-
-
-def test_two_tasks_that_train_on_the_same_rows_choose_together():
-    todo, table = make_tasks("abcd"), select_methods(FEW)
-    agenda = JobQueue(Study(Samples(X, Y, D), QUICK, StandardScaler(), table), todo, set(), {})
-    choices = [unit for stage in agenda.stages for unit in stage if isinstance(unit, ValidationJob)]
-    # Each pair of domains is held out once, each of the two chooses by the other.
-    assert len(choices) == QUICK.repeats * len(FEW) * 6
-    for unit in choices:
-        (one, two), trained = (set(D[rows]) for rows in unit.tests), set(D[unit.train])
-        assert len(one) == len(two) == 1
-        assert one | two | trained == set("abcd")
-        assert len(trained) == 2
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in ("auto", "extra trees")])
@@ -191,46 +175,11 @@ def test_a_projections_outcome_is_that_of_a_search_by_hand(method, selection):
     np.testing.assert_array_equal(outcome.codes, search.predict(rows.X[n:], sample_domain=rows.domain[n:]))
 
 
-def test_projections_in_one_pass_equal_projections_one_by_one():
-    for together in evaluate_methods(PROJECTIONS, problem(QUICK)):
-        (alone,) = evaluate_methods((together.method,), problem(QUICK))
-        assert (alone.settings, alone.ties) == (together.settings, together.ties)
-        np.testing.assert_array_equal(alone.codes, together.codes)
-
-
-def scores_of(method, found):
-    """Each setting of a method and its scores on all splits, by the engine."""
-    candidates = found.candidates(method)
-    table = found.scores(candidates, found.splits)
-    return [(c.settings, scores) for c, scores in zip(candidates, table["scores"], strict=True)]
-
-
 def prepared_splits(found):
     """Training and held-out samples of each split, prepared on the former alone."""
     for train, test in found.splits:
         prepare = clone(found.preparation).fit(X[train])
         yield prepare.transform(X[train]), Y[train], prepare.transform(X[test]), Y[test]
-
-
-@pytest.mark.parametrize("preprocess", ["l2", "standardize"])
-def test_kpca_scores_are_those_of_a_fit_for_each_number_of_components(preprocess):
-    found = problem(Protocol(preprocess=preprocess))
-    for setting, scores in scores_of("KPCA", found):
-        for (Z, y, Z_test, y_test), score in zip(prepared_splits(found), scores, strict=True):
-            gamma = float(setting["gamma"].removesuffix("median").strip("*") or 1) / median_squared_distance(Z)
-            n_components = min(setting["n_components"], len(Z) - 1)
-            kpca = KernelPCA(n_components, kernel="rbf", gamma=gamma, eigen_solver="dense").fit(Z)
-            one_nn = KNeighborsClassifier(1).fit(kpca.transform(Z), y)
-            assert score == one_nn.score(kpca.transform(Z_test), y_test)
-
-
-@pytest.mark.parametrize("preprocess", ["l2", "standardize"])
-def test_rbf_svm_scores_are_those_of_a_fit_for_each_setting(preprocess):
-    found = problem(Protocol(preprocess=preprocess))
-    for setting, scores in scores_of("RBF SVM", found):
-        for (Z, y, Z_test, y_test), score in zip(prepared_splits(found), scores, strict=True):
-            gamma = float(setting["gamma"].removesuffix("median").strip("*") or 1) / median_squared_distance(Z)
-            assert score == SVC(C=setting["C"], kernel="rbf", gamma=gamma).fit(Z, y).score(Z_test, y_test)
 
 
 def test_the_validation_score_is_the_mean_over_the_splits_of_the_best_setting():
