@@ -137,7 +137,7 @@ def test_a_better_method_is_named_in_the_advice():
     assert "a missed event costs 5 and a false alarm 1" in text
     reverse = str(validate_predictions(y, {"other": strong, "mine": weak}, sample_domain=SITES, threshold="youden"))
     assert "“mine” is less accurate" in reverse
-    assert "no method beside it was more accurate" in reverse
+    assert "all other methods were less accurate" in reverse
     assert "the threshold with the largest sum of sensitivity and specificity" in reverse
 
 

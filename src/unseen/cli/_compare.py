@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -68,7 +69,7 @@ def compare(
     quick: o.Quick = False,
     metric: o.Metric = "accuracy",
     selection: o.Selection = "domain",
-    repeats: o.Repeats = 3,
+    repeats: o.OptionalRepeats = None,
     threshold: o.Threshold = None,
     positive: o.Positive = None,
     output: o.Output = o.STANDARD_OUTPUT,
@@ -85,9 +86,9 @@ def compare(
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
-    from ..model_selection import AUTO_TRANSDUCTIVE
+    from ..model_selection import AUTO_TRANSDUCTIVE, get_metric
     from ..shift import find_column_notices
-    from ..study import COMPARISON_PROTOCOL, ValidationOptions
+    from ..study import COMPARISON_PROTOCOL, ValidationOptions, choose_repeats, describe_imbalance
 
     with translate_errors():
         check_output_path(report, ".html", ".htm")
@@ -98,7 +99,7 @@ def compare(
         protocol = replace(
             COMPARISON_PROTOCOL,
             selection=selection,
-            repeats=1 if quick else repeats,
+            repeats=choose_repeats(repeats, quick),
             quick=quick,
             seed=request.seed,
             preprocess=scale,
@@ -108,7 +109,8 @@ def compare(
             grid=grid,
         )
         table = o.read_table(data, request)
-        print_notices([*table.notices, *find_column_notices(table)])
+        imbalance = describe_imbalance(Counter(table.y.tolist()), get_metric(metric).label)
+        print_notices([*table.notices, *find_column_notices(table), *filter(None, [imbalance])])
     run_and_report(
         table,
         protocol,

@@ -40,8 +40,7 @@ def demo(
         check_output_path(report, ".html", ".htm")
         o.check_result_output(output)
         table = o.embedded_table(max_per_domain, seed)
-        n_repeats = 1 if quick else repeats
-        protocol = replace(COMPARISON_PROTOCOL, repeats=n_repeats, quick=quick, seed=seed, preprocess="l2")
+        protocol = replace(COMPARISON_PROTOCOL, repeats=repeats, quick=quick, seed=seed, preprocess="l2")
         all_methods = combine_methods(o.parse_names(methods) or [], [])
     run_and_report(
         table,

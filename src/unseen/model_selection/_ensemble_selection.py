@@ -479,37 +479,37 @@ class OutOfDomainPredictions:
         )
 
     def _fit_single_steps(self, position: int, fold: int | None = None) -> tuple[float, LogitCalibration]:
-        """Inverse temperature and calibration of a candidate, fitted on the parts that a fold keeps, or on all parts.
+        """Inverse temperature and calibration of a candidate, by the parts that a fold keeps, or by all parts.
 
-        If its own probabilities are better, they are kept as they are.
+        If it estimates probabilities, and these have a smaller log loss as they are, nothing is changed.
         """
-        beta = self.inverse_temperatures[position]
+        beta = float(self.inverse_temperatures[position])
         scores = {k: self.decision_scores[position, k] for k in range(len(self.codes))}
         if fold is not None:
-            beta = self.fold_inverse_temperatures[fold, position]
+            beta = float(self.fold_inverse_temperatures[fold, position])
             scores = {
                 k: _scores_in_fold(self.decision_scores, self.trials, position, k, fold)
                 for k in np.flatnonzero(self.folds.kept[fold]).tolist()
             }
-        has_probabilities = hasattr(self.candidates[position].classifier, "predict_proba")
         tempered = {k: softmax(S, beta) for k, S in scores.items()}
-        if not has_probabilities:
-            return beta, self._fit_calibration(tempered) or IDENTITY
-        calibration = self._fit_calibration(tempered, {k: softmax(S) for k, S in scores.items()})
-        return (1.0, IDENTITY) if calibration is None else (beta, calibration)
+        calibration = self._fit_calibration(tempered)
+        if not scores or not hasattr(self.candidates[position].classifier, "predict_proba"):
+            return beta, calibration
+        codes = [self.codes[k] for k in scores]
+        weights = self._weights(list(scores))
+        plain = domain_log_losses([softmax(S) for S in scores.values()], codes, weights)
+        calibrated = domain_log_losses([calibration.apply(P) for P in tempered.values()], codes, weights)
+        return (1.0, IDENTITY) if plain.mean() < calibrated.mean() else (beta, calibration)
 
-    def _fit_calibration(
-        self, P: Mapping[int, Array], plain: Mapping[int, Array] | None = None
-    ) -> LogitCalibration | None:
+    def _fit_calibration(self, P: Mapping[int, Array]) -> LogitCalibration:
         """Calibration of probabilities of some parts: a temperature, or a slope and offsets if these are better.
 
         Parts are left out of the fit in three groups, and the log losses of each are compared. The slope, with a random
         intercept for each part, must decrease the log loss of the temperature by more than the standard error over
-        parts. If `plain` probabilities are given, which a classifier estimates by itself, these take the place of the
-        temperature, and the result is None if they are kept.
+        parts.
         """
         if not P:
-            return None
+            return IDENTITY
         stride = weight_stride(self.codes)
         slope_gains: list[float] = []
         offset_gains: list[float] = []
@@ -518,32 +518,26 @@ class OutOfDomainPredictions:
             train = [k for k in P if k not in test]
             if not test or not train:
                 continue
-            train_P = [P[k][::stride] for k in train]
-            train_codes = [self.codes[k][::stride] for k in train]
-            train_weights = self._weights(train, stride)
-            calibration = fit_logit_calibration(train_P, train_codes, train_weights)
-            if plain is None:
-                temperature = fit_last_temperature(train_P, train_codes, train_weights)
-                baseline = [temperature.apply(P[k]) for k in test]
-            else:
-                baseline = [plain[k] for k in test]
-            codes = [self.codes[k] for k in test]
-            weights = self._weights(test)
-            before = domain_log_losses(baseline, codes, weights)
-            without_offsets = LogitCalibration(calibration.slope)
-            with_slope = domain_log_losses([without_offsets.apply(P[k]) for k in test], codes, weights)
-            with_offsets = domain_log_losses([calibration.apply(P[k]) for k in test], codes, weights)
-            slope_gains += (before - with_slope).tolist()
-            offset_gains += (before - with_offsets).tolist()
+            fitted_P = [P[k][::stride] for k in train]
+            fitted_codes = [self.codes[k][::stride] for k in train]
+            fitted_weights = self._weights(train, stride)
+            temperature = fit_last_temperature(fitted_P, fitted_codes, fitted_weights)
+            calibration = fit_logit_calibration(fitted_P, fitted_codes, fitted_weights)
+            losses = []
+            for step in (temperature, LogitCalibration(calibration.slope), calibration):
+                applied = [step.apply(P[k]) for k in test]
+                losses.append(domain_log_losses(applied, [self.codes[k] for k in test], self._weights(test)))
+            slope_gains += (losses[0] - losses[1]).tolist()
+            offset_gains += (losses[0] - losses[2]).tolist()
         all_P = list(P.values())
         all_codes = [self.codes[k] for k in P]
         all_weights = self._weights(list(P))
         has_offsets = bool(slope_gains) and bool(np.mean(offset_gains) > np.mean(slope_gains))
         gains = np.array(offset_gains if has_offsets else slope_gains)
-        if len(gains) and gains.mean() > standard_error(gains):
-            calibration = fit_logit_calibration(all_P, all_codes, all_weights)
-            return calibration if has_offsets else LogitCalibration(calibration.slope)
-        return None if plain is not None else fit_last_temperature(all_P, all_codes, all_weights)
+        if len(gains) == 0 or gains.mean() <= standard_error(gains):
+            return fit_last_temperature(all_P, all_codes, all_weights)
+        calibration = fit_logit_calibration(all_P, all_codes, all_weights)
+        return calibration if has_offsets else LogitCalibration(calibration.slope)
 
     def _weights(self, parts: Sequence[int], stride: int = 1) -> list[Array] | None:
         """Weights of the rows of some parts."""
@@ -693,14 +687,14 @@ class OutOfDomainPredictions:
         weakest, and there is no calibration.
         """
         if graphs is None:
-            return 0.0, self._fit_calibration(natural) or IDENTITY
+            return 0.0, self._fit_calibration(natural)
         if not natural:
             return SMOOTHING_STRENGTHS[0], IDENTITY
         calibrations = []
         means = []
         for strength in SMOOTHING_STRENGTHS:
             P = {k: smooth_probabilities(p, graphs[k][0], strength) for k, p in natural.items()}
-            calibrations.append(self._fit_calibration(P) or IDENTITY)
+            calibrations.append(self._fit_calibration(P))
             scores = [self._score_batch(k, 0, calibrations[-1].apply(p)) for k, p in P.items()]
             means.append(float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf)
         best = int(np.argmax(means))

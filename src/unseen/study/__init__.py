@@ -8,7 +8,7 @@
 from ..model_selection import METHODS
 from ._compare import Comparison, compare, compare_table, comparison_methods
 from ._held_out import ValidationOptions
-from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, make_tasks, subsample_domains
+from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, choose_repeats, make_tasks, subsample_domains
 from ._result_tables import AccuracyTable, Cell, load_published, make_accuracy_table, make_summary_rows
 from ._run import Execution, run
 from ._site_curve import SiteLearningCurve, site_learning_curve

@@ -32,7 +32,7 @@ from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
 from ..validation import ValidationResult
 from ._held_out import DEFAULT_VALIDATION, HeldOutProbabilities, ValidationOptions, collect_probabilities
-from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, make_tasks
+from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, choose_repeats, make_tasks
 from ._report_data import (
     confusion_facts,
     data_facts,
@@ -193,7 +193,7 @@ def compare(
     categories: Sequence[str] | None = None,
     missing: Mapping[str, Any] | None = None,
     methods: Sequence[Any] | None = None,
-    repeats: int = 3,
+    repeats: int | None = None,
     selection: Literal["domain", "within", "oracle"] = "domain",
     scale: Literal["standardize", "l2", "none"] = "standardize",
     transductive: bool = False,
@@ -245,8 +245,8 @@ def compare(
         Methods to compare: names in `unseen.model_selection.METHODS`, and custom classifiers such as
         ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. None means all methods for comparisons, and both
         "auto", which is inductive, and "auto, transductive".
-    repeats : int, default=3
-        Number of random draws of 70% of each source domain.
+    repeats : int, default=None
+        Number of random draws of 70% of each source domain; None means 3, or 1 with `quick`.
     selection : {"domain", "within", "oracle"}, default="domain"
         Validation that selects the settings: held-out source domains, held-out samples, or the labels of the target,
         for reference only.
@@ -311,7 +311,7 @@ def compare(
     protocol = replace(
         COMPARISON_PROTOCOL,
         selection=selection,
-        repeats=1 if quick else repeats,
+        repeats=choose_repeats(repeats, quick),
         preprocess=scale,
         centering="target" if transductive else "source",
         quick=quick,

@@ -218,6 +218,13 @@ COMPARISON_PROTOCOL = Protocol(
 )
 
 
+def choose_repeats(repeats: int | None, quick: bool) -> int:
+    """Number of repeats of a comparison, by default that of its protocol, or one if it is quick."""
+    if repeats is not None:
+        return repeats
+    return 1 if quick else COMPARISON_PROTOCOL.repeats
+
+
 def subsample_domains(domain: Labels, max_per_domain: int | None, seed: int = 0, y: Labels | None = None) -> Ints:
     """Draw at most `max_per_domain` samples of each domain, of all its classes, and return their sorted positions.
 

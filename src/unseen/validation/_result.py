@@ -186,7 +186,7 @@ class ValidationResult:
         n_parameters = self.settings.facts.get("n_parameters")
         if not self.is_binary or not n_parameters:
             return None
-        return development_size(*self._pooled[self.settings.method], n_parameters)
+        return development_size(*self._pooled, n_parameters)
 
     def _prediction(self, method: str, site: str) -> SitePrediction | None:
         """Predictions of a method for a site; None if there are none."""
@@ -202,15 +202,12 @@ class ValidationResult:
         return prediction.probabilities[:, column]
 
     @cached_property
-    def _pooled(self) -> dict[str, tuple[Outcomes, Array]]:
-        """Events and predicted risks of all sites together, by method, for two classes."""
-        pooled = {}
-        for method in self.methods:
-            pairs = [(site, self._prediction(method, site)) for site in self.site_names]
-            events = [self.events[self.site == site] for site, one in pairs if one is not None]
-            risks = [self._risks(one) for _, one in pairs if one is not None]
-            pooled[method] = (np.concatenate(events), np.concatenate(risks))
-        return pooled
+    def _pooled(self) -> tuple[Outcomes, Array]:
+        """Events and predicted risks of the model on all sites together, for two classes."""
+        predictions = [(site, self._prediction(self.settings.method, site)) for site in self.site_names]
+        events = [self.events[self.site == site] for site, one in predictions if one is not None]
+        risks = [self._risks(one) for _, one in predictions if one is not None]
+        return np.concatenate(events), np.concatenate(risks)
 
     # Numbers
 
@@ -503,7 +500,7 @@ class ValidationResult:
         """Calibration, decision and ROC curves of the reported method, of each site and of all rows together."""
         if not self.is_binary:
             return {}
-        events, risks = self._pooled[self.settings.method]
+        events, risks = self._pooled
         thresholds = common_thresholds(risks)
         by_site = {}
         for site in self.site_names:
