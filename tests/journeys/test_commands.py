@@ -25,6 +25,7 @@ from sklearn.preprocessing import StandardScaler
 pytest.importorskip("typer", reason="the command needs its extra")
 pytest.importorskip("skops", reason="model files need the extra")
 
+import unseen
 from journey_tables import REAL_TABLES, ROLES, SCRIPT, first_screen, make_table, read_rows, run
 from unseen.datasets import load_digits_table, make_synthetic
 
@@ -308,3 +309,64 @@ def test_a_real_table_is_validated(home, name):
     options = ("--methods", "logistic", "--compare-with", "none")
     done = run("validate", path, "--label", "label", "--domain", "domain", *options, *JOBS, cwd=home)
     assert "What to expect at a new site" in first_screen(done.stdout)
+
+
+def test_an_own_classifier_is_stored_and_loaded_if_its_type_is_trusted(home, six_sites, new_site):
+    (home / "own_models.py").write_text("from sklearn.naive_bayes import GaussianNB\n\nBAYES = GaussianNB()\n")
+    trusted = ("--trusted", "sklearn.naive_bayes.GaussianNB")
+    fit = ("fit", six_sites.path, *ROLES, "--methods", "logistic", "--with", "own_models.py:BAYES", "-o", "own.unseen")
+    refused = run(*fit, *JOBS, cwd=home, check=False)
+    assert (refused.returncode, "Choosing an ensemble" in refused.stderr) == (2, False)
+    assert " ".join(trusted) in refused.stderr
+    run(*fit, *trusted, *JOBS, cwd=home)
+    predict = ("predict", "own.unseen", new_site.path, "-o", "own.csv")
+    refused = run(*predict, cwd=home, check=False)
+    assert (refused.returncode, " ".join(trusted) in refused.stderr) == (2, True)
+    done = run(*predict, *trusted, cwd=home)
+    labels = [row["label"] for row in read_rows(home / "own.csv")]
+    assert f"Accuracy: {accuracy_score(new_site.y, labels):.1%}" in first_screen(done.stdout)
+
+
+def test_domains_of_a_few_rows_are_left_out(home, six_sites):
+    lines = six_sites.path.read_text().splitlines(keepends=True)
+    small = [line.replace("site 00", "site 98") for line in lines[1:14:6]]
+    path = home / "small_site.csv"
+    path.write_text("".join([*lines, *small]))
+    done = run("fit", path, *ROLES, "--methods", "logistic", "-o", "small_site.unseen", *JOBS, cwd=home)
+    assert "site 98" in done.stderr
+    card = json.loads(run("show", "small_site.unseen", "--format", "json", cwd=home).stdout)
+    assert sorted(card["scores"]["by_domain"]) == six_sites.sites
+    assert card["data"]["rows"] == len(six_sites.y)
+
+
+def test_a_table_of_free_text_says_what_to_do(home, six_sites):
+    path = home / "notes.csv"
+    with path.open("w") as file:
+        file.write("outcome,site,note\n")
+        for i, (label, site) in enumerate(zip(six_sites.y, six_sites.site, strict=True)):
+            file.write(
+                f"{label},{site},the patient number {i} came in with a complaint that was written down at length\n"
+            )
+    for command in ("fit", "compare"):
+        options = ("-o", "notes.unseen") if command == "fit" else ()
+        done = run(command, path, *ROLES, *options, *JOBS, cwd=home, check=False)
+        assert (done.returncode, "Free text is not used: 'note'" in done.stderr) == (2, True), done.stderr
+
+
+@pytest.mark.filterwarnings("ignore::unseen.exceptions.DataWarning")
+def test_the_command_and_the_verb_store_the_same_card(home, rare_events):
+    options = ("--methods", "logistic", "--metric", "roc_auc", "--threshold", "sensitivity=0.9")
+    run("fit", rare_events.path, *ROLES, *options, "-o", "command.unseen", *JOBS, cwd=home)
+    by_command = json.loads(run("show", "command.unseen", "--format", "json", cwd=home).stdout)
+    model = unseen.fit(
+        rare_events.path,
+        label="outcome",
+        domain="site",
+        methods="logistic",
+        metric="roc_auc",
+        threshold="sensitivity=0.9",
+        n_jobs=2,
+    )
+    by_verb = json.loads(json.dumps(model.card))
+    for part in ("data", "scores", "expected_performance", "ensemble", "threshold"):
+        assert by_command[part] == by_verb[part], part
