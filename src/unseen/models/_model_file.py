@@ -79,8 +79,8 @@ def save_model(
     card : dict
         Description of the model, in values that JSON can represent. The format, versions and checksums are added.
     trusted : iterable of str or type, default=()
-        Types that the model contains beyond those of :func:`load_model`, such as a classifier of your own. The card
-        lists them, and readers of the file must name them too.
+        Types that the model contains beyond those of :func:`unseen.load_model`, such as a classifier of your own. The
+        card lists them, and readers of the file must name them too.
 
     Examples
     --------
@@ -145,7 +145,7 @@ def check_storable(classifiers: Iterable[Any], *, trusted: Iterable[str | type] 
     classifiers : iterable of estimator
         Not fitted.
     trusted : iterable of str or type, default=()
-        Types that may be stored beyond those of :func:`load_model`.
+        Types that may be stored beyond those of :func:`unseen.load_model`.
     """
     skops = optional_import("skops.io", "Saving a model")
     rng = np.random.default_rng(0)
