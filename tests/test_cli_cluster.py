@@ -169,7 +169,7 @@ def test_a_scheduler_that_is_lost_is_an_error_of_the_package_and_not_logged(clie
     ):
         raise Lost
     log = logging.getLogger("distributed.client")
-    with open_cluster(None, client.scheduler.address):
+    with open_cluster(client.scheduler.address):
         assert not log.isEnabledFor(logging.CRITICAL)
     assert log.isEnabledFor(logging.CRITICAL)
 

@@ -481,7 +481,8 @@ class OutOfDomainPredictions:
     def _fit_single_steps(self, position: int, fold: int | None = None) -> tuple[float, LogitCalibration]:
         """Inverse temperature and calibration of a candidate, by the parts that a fold keeps, or by all parts.
 
-        If it estimates probabilities, and these have a smaller log loss as they are, nothing is changed.
+        Decision values of a classifier without probabilities have a temperature alone, so that labels stay the same.
+        Probabilities are kept as they are unless calibration decreases the log loss by more than its standard error.
         """
         beta = float(self.inverse_temperatures[position])
         scores = {k: self.decision_scores[position, k] for k in range(len(self.codes))}
@@ -491,15 +492,16 @@ class OutOfDomainPredictions:
                 k: _scores_in_fold(self.decision_scores, self.trials, position, k, fold)
                 for k in np.flatnonzero(self.folds.kept[fold]).tolist()
             }
+        if not scores or not hasattr(self.candidates[position].classifier, "predict_proba"):
+            return beta, IDENTITY
         tempered = {k: softmax(S, beta) for k, S in scores.items()}
         calibration = self._fit_calibration(tempered)
-        if not scores or not hasattr(self.candidates[position].classifier, "predict_proba"):
-            return beta, calibration
         codes = [self.codes[k] for k in scores]
         weights = self._weights(list(scores))
         plain = domain_log_losses([softmax(S) for S in scores.values()], codes, weights)
         calibrated = domain_log_losses([calibration.apply(P) for P in tempered.values()], codes, weights)
-        return (1.0, IDENTITY) if plain.mean() < calibrated.mean() else (beta, calibration)
+        gains = plain - calibrated
+        return (beta, calibration) if gains.mean() > standard_error(gains) else (1.0, IDENTITY)
 
     def _fit_calibration(self, P: Mapping[int, Array]) -> LogitCalibration:
         """Calibration of probabilities of some parts: a temperature, or a slope and offsets if these are better.
