@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from unseen.datasets import load_rotated_digits
-from unseen.study import Protocol, Row, make_tasks, run
+from unseen.evaluation import Protocol, Row, make_tasks, run
 from unseen.utils.samples import Samples
 
 from .ensembles import load

@@ -29,12 +29,12 @@ import unseen
 from tiny_network import tiny_network
 from unseen import CIDG
 from unseen.datasets import load_folder
+from unseen.evaluation import Protocol, Store, Task, run
 from unseen.images import ImageFeatures, extract, find_photos
 from unseen.images._table import Thumbnails
 from unseen.model_selection import HEADS, EnsembleClassifier
 from unseen.models import ModelFileError, TableModel, load_model, read_card, save_model
 from unseen.shift import Novelty
-from unseen.study import Protocol, Store, Task, run
 from unseen.tables import Table, TableError, iter_batches, load_table, make_preprocessor, scan
 
 SOURCE = str(Path(unseen.__file__).parent)

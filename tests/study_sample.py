@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from helpers import three_domains
+from unseen.evaluation import Protocol, Task, run
+from unseen.evaluation._run import make_problem
 from unseen.model_selection import method_names
-from unseen.study import Protocol, Task, run
-from unseen.study._run import make_problem
 from unseen.utils.samples import Samples
 
 METHODS = method_names(in_comparison=True)

@@ -40,12 +40,12 @@ from unseen.cli._options import open_cluster
 from unseen.datasets import make_synthetic
 from unseen.estimators import ClusterLostError, map_on_cluster
 from unseen.estimators import cluster_errors as fails
+from unseen.evaluation import Execution, Protocol, make_tasks, run
+from unseen.evaluation._run import all_results
+from unseen.evaluation._store import Store
 from unseen.kernels import SizePlan
 from unseen.models import fit_table
 from unseen.models._row_stream import collect_stream_statistics
-from unseen.study import Execution, Protocol, make_tasks, run
-from unseen.study._run import all_results
-from unseen.study._store import Store
 from unseen.tables._load import read_survey, survey_table
 from unseen.utils.samples import Samples
 

@@ -100,7 +100,7 @@ def test_an_interrupted_curve_says_how_to_continue(folder, tmp_path, monkeypatch
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unseen.study._site_curve.iterate_averages", stop)
+    monkeypatch.setattr("unseen.evaluation._site_curve.iterate_averages", stop)
     code, _, err = unseen("sites", folder / "all.csv", *ROLES, "--store", tmp_path / "kept.sqlite")
     assert code == 130
     assert "Run the same command again to continue" in err

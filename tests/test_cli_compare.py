@@ -77,7 +77,7 @@ def test_json_is_what_the_report_shows(hospitals):
 def test_a_second_run_continues_from_the_first(hospitals, monkeypatch):
     first = json.loads(unseen("compare", hospitals, *FEW, "--format", "json")[1])
     assert (hospitals.parent / "hospitals.unseen-results.sqlite").exists()
-    monkeypatch.setattr("unseen.study._run.run_job", None)
+    monkeypatch.setattr("unseen.evaluation._run.run_job", None)
     second = json.loads(unseen("compare", hospitals, *FEW, "--format", "json")[1])
     assert second["methods"] == first["methods"]
 
@@ -98,7 +98,7 @@ def test_interrupted_it_says_how_to_continue(hospitals, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unseen.study._compare.all_results", stop)
+    monkeypatch.setattr("unseen.evaluation._compare.all_results", stop)
     code, _, err = unseen("compare", hospitals, *FEW)
     assert code == 130
     assert "hospitals.unseen-results.sqlite. Run the same command again to continue" in err
@@ -268,7 +268,7 @@ def test_a_process_that_dies_is_explained(hospitals, monkeypatch):
     def die(*_, **__):
         raise BrokenProcessPool("SIGKILL(-9)")
 
-    monkeypatch.setattr("unseen.study._compare.all_results", die)
+    monkeypatch.setattr("unseen.evaluation._compare.all_results", die)
     code, _, err = unseen("compare", hospitals, *FEW)
     assert code == 1
     assert "A process died" in err

@@ -19,8 +19,8 @@ from helpers import three_domains
 from unseen.cli._app import app
 from unseen.cli._report import write_text
 from unseen.datasets import _office_caltech
+from unseen.evaluation._synthetic import draw_synthetic, run_synthetic
 from unseen.model_selection import METHODS
-from unseen.study._synthetic import draw_synthetic, run_synthetic
 
 FEW = "1-NN,KFDA,logistic"
 X, Y, CODES = three_domains(n_per_cell=4, n_classes=5, n_domains=4, seed=1)

@@ -11,10 +11,10 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import unseen
 from helpers import three_domains
+from unseen.evaluation import make_tasks
+from unseen.evaluation._report_data import method_facts
 from unseen.model_selection import METHODS, method_names
 from unseen.shift import diagnose
-from unseen.study import make_tasks
-from unseen.study._report_data import method_facts
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -161,8 +161,8 @@ def test_of_many_classes_confusions_show_those_that_are_confused_most_often(monk
         return unseen.compare(X, LABELS, sample_domain=D, methods=["1-NN"], repeats=1, quick=True)
 
     whole = compared().summary()["confusion"]
-    monkeypatch.setattr("unseen.study._report_data.MIN_CONFUSION_CLASSES", 2)
-    monkeypatch.setattr("unseen.study._report_data.MAX_CONFUSION_COUNTS", 4 * len(whole))
+    monkeypatch.setattr("unseen.evaluation._report_data.MIN_CONFUSION_CLASSES", 2)
+    monkeypatch.setattr("unseen.evaluation._report_data.MAX_CONFUSION_COUNTS", 4 * len(whole))
     shortened = compared()
     for few, all_of_them in zip(shortened.summary()["confusion"], whole, strict=True):
         counts = np.array(all_of_them["counts"])
@@ -233,7 +233,7 @@ def test_the_picture_is_drawn(found):
 def test_results_in_a_store_are_not_computed_again(tmp_path, monkeypatch, found):
     options = {"methods": ["logistic", "1-NN"], "repeats": 1, "quick": True, "store": tmp_path / "kept.sqlite"}
     first = unseen.compare(X, LABELS, sample_domain=D, **options)
-    monkeypatch.setattr("unseen.study._run.run_job", None)
+    monkeypatch.setattr("unseen.evaluation._run.run_job", None)
     again = unseen.compare(X, LABELS, sample_domain=D, **options)
     assert again.rows == first.rows
     assert again.summary()["confusion"] == first.summary()["confusion"]
@@ -293,7 +293,7 @@ def test_many_domains_do_not_cost_the_diagnosis_more_memory(monkeypatch):
         asked.append(max_per_domain)
         return diagnose(*args, max_per_domain=max_per_domain, **options)
 
-    monkeypatch.setattr("unseen.study._compare.diagnose", watched)
+    monkeypatch.setattr("unseen.evaluation._compare.diagnose", watched)
     unseen.compare(X, Y, sample_domain=np.arange(len(Y)) % 15, methods=["1-NN"], repeats=1, quick=True)
     assert asked == [400]
 

@@ -14,10 +14,10 @@ from helpers import three_domains
 from study_sample import SAMPLES, problem
 from test_study_choice import moved
 from unseen import UnseenClassifier
+from unseen.evaluation import COMPARISON_PROTOCOL, comparison_methods, make_tasks
+from unseen.evaluation._method_evaluation import evaluate_methods
+from unseen.evaluation._run import JobQueue, Study, ValidationJob, make_problem, select_methods
 from unseen.model_selection import METHODS, metric_range
-from unseen.study import COMPARISON_PROTOCOL, comparison_methods, make_tasks
-from unseen.study._method_evaluation import evaluate_methods
-from unseen.study._run import JobQueue, Study, ValidationJob, make_problem, select_methods
 from unseen.utils.samples import Samples
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -101,13 +101,13 @@ def test_both_automatic_methods_and_their_members_evaluate_each_candidate_once(m
     tests = [job for job in jobs if not isinstance(job, ValidationJob)]
     assert len(tests) == 4  # one for each held-out domain
     counts = []
-    evaluate = unseen.study._method_evaluation.evaluate_candidates
+    evaluate = unseen.evaluation._method_evaluation.evaluate_candidates
 
     def count(candidates, samples, splits, config, **options):
         counts.append([candidate.key for candidate in candidates])
         return evaluate(candidates, samples, splits, config, **options)
 
-    monkeypatch.setattr("unseen.study._method_evaluation.evaluate_candidates", count)
+    monkeypatch.setattr("unseen.evaluation._method_evaluation.evaluate_candidates", count)
     outcomes = list(evaluate_methods(names, problem(QUICK, make_tasks("abcd")[0])))
     assert {outcome.status for outcome in outcomes} == {"ok"}
     assert [outcome.method for outcome in outcomes] == names

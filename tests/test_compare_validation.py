@@ -16,7 +16,7 @@ from sklearn.svm import LinearSVC
 
 import unseen
 from helpers import three_domains
-from unseen.study import COMPARISON_PROTOCOL, Store, make_tasks
+from unseen.evaluation import COMPARISON_PROTOCOL, Store, make_tasks
 from unseen.tables import table_from_arrays
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -112,7 +112,7 @@ def test_the_event_and_the_threshold_can_be_chosen_before_and_afterwards():
     [({"positive": "absent"}, "positive='absent' is not a class"), ({"threshold": "best"}, "threshold='best'")],
 )
 def test_a_wrong_event_or_threshold_is_named_before_anything_is_computed(options, message, monkeypatch):
-    monkeypatch.setattr("unseen.study._run.run_job", None)
+    monkeypatch.setattr("unseen.evaluation._run.run_job", None)
     with pytest.raises(ValueError, match=message):
         compare(**options)
 

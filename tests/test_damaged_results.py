@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from command import run_command
+from unseen.evaluation import Row, Store
+from unseen.evaluation._store import APPLICATION_ID
 from unseen.images._cache import Cache
-from unseen.study import Row, Store
-from unseen.study._store import APPLICATION_ID
 from unseen.utils.io import atomic_write as whole
 from unseen.utils.io import create_sqlite_tables
 

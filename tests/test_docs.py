@@ -19,8 +19,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import estimator_html_repr
 
 import unseen
+import unseen.evaluation
 import unseen.exceptions
-import unseen.study
 from test_package import PACKAGES
 from unseen.model_selection import method_names
 from unseen.utils.estimator_mixins import DOCUMENTATION_URL
@@ -35,8 +35,18 @@ def public_names(package: str) -> list[str]:
     return list(importlib.import_module(f"unseen.{package}").__all__)
 
 
-WITH_PUBLIC_NAMES = ["datasets", "images", "metrics", "models", "report", "model_selection", "shift", "study", "tables"]
-WITH_PUBLIC_NAMES += ["validation"]
+WITH_PUBLIC_NAMES = ["datasets", "evaluation", "images", "metrics", "models", "report", "model_selection", "shift"]
+WITH_PUBLIC_NAMES += ["tables"]
+    "datasets",
+    "evaluation",
+    "images",
+    "metrics",
+    "models",
+    "report",
+    "model_selection",
+    "shift",
+    "tables",
+]
 # A dictionary has no docstring.
 PUBLIC = [f"unseen.{name}" for name in unseen.__all__] + [
     f"unseen.{package}.{name}" for package in WITH_PUBLIC_NAMES for name in public_names(package) if not name.isupper()

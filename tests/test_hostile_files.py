@@ -23,9 +23,9 @@ pytest.importorskip("skops")
 import polars as pl
 
 from helpers import measure_memory
+from unseen.evaluation import Row, Store
 from unseen.images import find_photos
 from unseen.models import Model, ModelFileError, load_model
-from unseen.study import Row, Store
 from unseen.tables import TableError, iter_batches, iter_file_batches, load_table
 from unseen.tables._files import FrameFile
 
@@ -296,7 +296,7 @@ def test_results_that_cannot_be_decoded_name_the_file(tmp_path, change):
 
 
 def test_a_file_that_does_not_keep_its_rows_is_refused(tmp_path):
-    from unseen.study import Task, run
+    from unseen.evaluation import Task, run
 
     path = tmp_path / "r.sqlite"
     with Store(path) as store:

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 import unseen
-from unseen.validation import Importance
+from unseen.evaluation import Importance
 
 pd = pytest.importorskip("pandas")
 ROLES = {"label": "ill", "domain": "site"}

@@ -51,9 +51,9 @@ ProjectionSearchCV(CIDG(), grid, classifier=Slow(1), n_jobs=2).fit(X, y, sample_
 WAITING = """
 import sys, time
 import numpy as np
-import unseen.study._run as engine
+import unseen.evaluation._run as engine
 from unseen.datasets import make_synthetic
-from unseen.study import make_tasks
+from unseen.evaluation import make_tasks
 
 def run_job(*args):
     for _ in range(500):
@@ -71,7 +71,7 @@ COMMAND = """
 import sys, time
 from pathlib import Path
 import numpy as np
-import unseen.study._run as engine
+import unseen.evaluation._run as engine
 from unseen.cli import main
 from unseen.datasets import make_synthetic
 from unseen.utils.io import atomic_write

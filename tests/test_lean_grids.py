@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from unseen.datasets import load_digits_table
+from unseen.evaluation import Protocol, make_tasks, run
 from unseen.model_selection import METHODS, method_names
-from unseen.study import Protocol, make_tasks, run
 from unseen.tables import load_table
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

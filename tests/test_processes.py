@@ -19,9 +19,9 @@ import unseen
 from helpers import three_domains
 from unseen import UnseenClassifier
 from unseen.estimators import parallel
+from unseen.evaluation import site_learning_curve
 from unseen.model_selection import METHODS, Method, get_method, parse_methods, register
 from unseen.models import fit_table
-from unseen.study import site_learning_curve
 from unseen.tables import table_from_arrays
 
 X, Y, D = three_domains(n_per_cell=5, n_domains=4)

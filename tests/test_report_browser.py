@@ -17,8 +17,8 @@ pytestmark = [
 ]
 
 from report_sample import comparison, diagnosis  # noqa: E402
+from unseen.evaluation import validate_predictions  # noqa: E402
 from unseen.report import render_comparison, render_diagnosis  # noqa: E402
-from unseen.validation import validate_predictions  # noqa: E402
 
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 ARGS += ["--disable-component-update", "--disable-sync"]

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from unseen import site_learning_curve
+from unseen.evaluation import Store, _site_curve
+from unseen.evaluation._site_curve import MAX_SUBSETS, PowerLaw, make_curve, make_subsets
 from unseen.model_selection import get_metric, iterate_averages
-from unseen.study import Store, _site_curve
-from unseen.study._site_curve import MAX_SUBSETS, PowerLaw, make_curve, make_subsets
 
 
 def make_sites(n_sites, size, spread, seed=0):

@@ -11,9 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from study_sample import PAIR, QUICK, SAMPLES, D, X, Y, facts, problem, study
-from unseen.study import Protocol, Task, make_tasks
-from unseen.study._protocol import subsample_domains
-from unseen.study._run import make_problem
+from unseen.evaluation import Protocol, Task, make_tasks
+from unseen.evaluation._protocol import subsample_domains
+from unseen.evaluation._run import make_problem
 from unseen.utils.samples import Samples
 
 

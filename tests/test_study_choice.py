@@ -14,11 +14,11 @@ from sklearn.preprocessing import StandardScaler
 
 from study_sample import FEW, METHODS, ONCE, PAIR, PROJECTIONS, QUICK, SAMPLES, D, X, Y, facts, problem, study
 from unseen import ProjectionSearchCV, UnseenClassifier
+from unseen.evaluation import Protocol, Task, make_tasks
+from unseen.evaluation._method_evaluation import evaluate_methods
+from unseen.evaluation._run import JobQueue, Study, TestJob, ValidationJob, make_problem, select_methods
 from unseen.model_selection import METHODS as TABLE
 from unseen.model_selection._acceptance import AcceptanceTest
-from unseen.study import Protocol, Task, make_tasks
-from unseen.study._method_evaluation import evaluate_methods
-from unseen.study._run import JobQueue, Study, TestJob, ValidationJob, make_problem, select_methods
 from unseen.utils.samples import Samples
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -96,7 +96,7 @@ def test_pools_are_the_same_whether_their_votes_were_kept_or_are_asked_for_anew(
             study(tmp_path, protocol, methods, todo, data, name="stopped.sqlite")
     together = study(tmp_path, protocol, methods, todo, data)
     resumed = study(tmp_path, protocol, methods, todo, data, name="stopped.sqlite")
-    monkeypatch.setattr("unseen.study._run.MAX_SCORE_BYTES", 0)
+    monkeypatch.setattr("unseen.evaluation._run.MAX_SCORE_BYTES", 0)
     apart = study(tmp_path, protocol, methods, todo, data, name="apart.sqlite")
     assert pooled_facts(together) == pooled_facts(resumed) == pooled_facts(apart)
     alone = study(tmp_path, protocol, ["logistic"], todo, data, name="alone.sqlite")

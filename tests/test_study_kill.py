@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from unseen.datasets import load_digits_table, make_synthetic
-from unseen.study import Protocol, make_tasks, run, site_learning_curve
+from unseen.evaluation import Protocol, make_tasks, run, site_learning_curve
 
 pytestmark = pytest.mark.system
 
@@ -24,9 +24,9 @@ ROWS = 3 * 3 * len(METHODS)
 
 SLOWED = """
 import sys, time
-import unseen.study._run as engine
+import unseen.evaluation._run as engine
 from unseen.datasets import make_synthetic
-from unseen.study import Protocol, make_tasks
+from unseen.evaluation import Protocol, make_tasks
 
 unhurried = engine.run_job
 
@@ -44,7 +44,7 @@ engine.run(
 )
 """
 CURVE = """
-import unseen.study._site_curve as curves
+import unseen.evaluation._site_curve as curves
 from unseen.datasets import load_digits_table
 
 unhurried_averages = curves.iterate_averages

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from unseen.evaluation import Protocol, Task, make_tasks, run
+from unseen.evaluation._method_evaluation import evaluate_methods
+from unseen.evaluation._run import make_problem
 from unseen.kernels import _size_plan as _plan
 from unseen.model_selection import METHODS as TABLE
 from unseen.model_selection import method_names
-from unseen.study import Protocol, Task, make_tasks, run
-from unseen.study._method_evaluation import evaluate_methods
-from unseen.study._run import make_problem
 from unseen.utils.samples import Samples
 
 N = 120  # samples of each domain

@@ -12,9 +12,9 @@ from sklearn.linear_model import LogisticRegression
 
 from study_sample import FEW, ONCE, PAIR, QUICK, D, X, Y, facts, study
 from unseen import KFDA
+from unseen.evaluation import Row, Store, make_tasks
+from unseen.evaluation._run import Execution, SideTask, TestJob, ValidationJob, all_results
 from unseen.model_selection import METHODS as TABLE
-from unseen.study import Row, Store, make_tasks
-from unseen.study._run import Execution, SideTask, TestJob, ValidationJob, all_results
 from unseen.utils.samples import Samples
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -98,7 +98,7 @@ def test_a_failure_is_a_row_and_is_tried_again(tmp_path, monkeypatch):
 
 def test_what_is_done_is_not_run_again(tmp_path, monkeypatch):
     rows = study(tmp_path)
-    monkeypatch.setattr("unseen.study._run.run_job", None)
+    monkeypatch.setattr("unseen.evaluation._run.run_job", None)
     assert study(tmp_path) == rows
     assert study(tmp_path, methods=["KFDA"]) == [row for row in rows if row.method == "KFDA"]
 

@@ -10,15 +10,15 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from unseen import CIDG, ProjectionSearchCV
 from unseen.datasets import make_synthetic
-from unseen.model_selection import HeldOutDomains
-from unseen.study._method_evaluation import evaluate_methods
-from unseen.study._synthetic import (
+from unseen.evaluation._method_evaluation import evaluate_methods
+from unseen.evaluation._synthetic import (
     CHOSEN_BY,
     check_draw,
     draw_synthetic,
     make_synthetic_problem,
     tied_target_accuracies,
 )
+from unseen.model_selection import HeldOutDomains
 
 # The target lies beyond the sources, where a narrow kernel sees nothing: only widths that span the domains make sense.
 GRID = {

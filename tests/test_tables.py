@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from unseen.study import Row, make_tasks
-from unseen.study._result_tables import AccuracyTable, Cell, load_published, make_accuracy_table
+from unseen.evaluation import Row, make_tasks
+from unseen.evaluation._result_tables import AccuracyTable, Cell, load_published, make_accuracy_table
 
 ODD = "a|b_c & 5%"
 TABLE = AccuracyTable(

@@ -12,12 +12,12 @@ from sklearn.linear_model import LogisticRegression
 import unseen
 from unseen import site_learning_curve
 from unseen.adaptation import AdaptationPlan
+from unseen.evaluation import validate_predictions
+from unseen.evaluation._site_curve import EXPONENTS, PowerLaw, make_curve
 from unseen.exceptions import DataWarning
 from unseen.model_selection import get_metric
 from unseen.report._column_figures import COLUMNS_SHOWN, LONGEST_NAME, draw_column_shift
-from unseen.study._site_curve import EXPONENTS, PowerLaw, make_curve
 from unseen.tables import Column, Schema
-from unseen.validation import validate_predictions
 
 SCHEMA = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m")), Column("new", "categorical", ())))
 

@@ -14,6 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import unseen
+from unseen.evaluation import _site_predictions as _held_out
+from unseen.evaluation import validate_predictions
 from unseen.exceptions import DataWarning
 from unseen.metrics import (
     auc,
@@ -30,7 +32,6 @@ from unseen.models import fit_table
 from unseen.report import render_comparison
 from unseen.report._validation import prepare_curves
 from unseen.tables import Column, Schema, Table
-from unseen.validation import _held_out, validate_predictions
 
 SITES = ("aachen", "bonn", "kiel", "trier")
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
+from unseen.evaluation import Row
+from unseen.evaluation._statistics import mean_interval, sample_interval, squared_error
+from unseen.evaluation._verdict import describe_imbalance, make_verdict
 from unseen.model_selection import METHODS, forecast
-from unseen.study import Row
-from unseen.study._statistics import mean_interval, sample_interval, squared_error
-from unseen.study._verdict import describe_imbalance, make_verdict
 
 DOMAINS = [f"hospital {k}" for k in range(6)]
 

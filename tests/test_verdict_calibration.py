@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.utils.parallel import Parallel, delayed
 
-from unseen.study import Protocol, make_tasks
-from unseen.study._compare import run_comparison
+from unseen.evaluation import Protocol, make_tasks
+from unseen.evaluation._compare import run_comparison
 from unseen.tables import table_from_arrays
 
 RUNS = 100

@@ -18,6 +18,8 @@ from sklearn.preprocessing import StandardScaler
 from helpers import three_domains
 from unseen import KFDA, ProjectionSearchCV, UndoBias, UnseenClassifier
 from unseen.estimators import collect_statistics
+from unseen.evaluation import Protocol, make_tasks
+from unseen.evaluation._method_evaluation import _predict_targets_by_ensemble
 from unseen.kernels import SizePlan
 from unseen.model_selection import (
     METHODS,
@@ -31,8 +33,6 @@ from unseen.model_selection import (
 )
 from unseen.model_selection._refit import LandmarkFit
 from unseen.models import Model, fit_table, model_card
-from unseen.study import Protocol, make_tasks
-from unseen.study._method_evaluation import _predict_targets_by_ensemble
 from unseen.tables import table_from_arrays
 from unseen.utils.samples import Samples
 

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
         MarginalTransferClassifier,
         UndoBias,
     )
+    from .evaluation import compare, site_learning_curve, validate
     from .kernels import PivotedNystroem
     from .model_selection import ProjectionSearchCV, UnseenClassifier
     from .models import fit, load_model
     from .shift import diagnose
-    from .study import compare, site_learning_curve
-    from .validation import validate
 
 _HOMES = {
     **dict.fromkeys(("CIDG", "DICA", "KFDA", "MDA", "SCA", "DomainCenterer", "UndoBias"), "estimators"),
@@ -36,16 +35,17 @@ _HOMES = {
     "PivotedNystroem": "kernels",
     "ProjectionSearchCV": "model_selection",
     "UnseenClassifier": "model_selection",
-    "compare": "study",
+    "compare": "evaluation",
     "diagnose": "shift",
     "fit": "models",
     "load_model": "models",
-    "site_learning_curve": "study",
-    "validate": "validation",
+    "site_learning_curve": "evaluation",
+    "validate": "evaluation",
 }
 _SUBMODULES = (
     "datasets",
     "distributed",
+    "evaluation",
     "exceptions",
     "images",
     "metrics",
@@ -53,9 +53,7 @@ _SUBMODULES = (
     "report",
     "model_selection",
     "shift",
-    "study",
     "tables",
-    "validation",
 )
 
 __all__ = [

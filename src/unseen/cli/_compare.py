@@ -31,8 +31,8 @@ from ._report import (
 from ._user_methods import combine_methods, load_user_methods
 
 if TYPE_CHECKING:
+    from ..evaluation import Protocol, ValidationOptions
     from ..model_selection import Method
-    from ..study import Protocol, ValidationOptions
     from ..tables import Table
 
 Cell = str | Text
@@ -86,9 +86,9 @@ def compare(
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
+    from ..evaluation import COMPARISON_PROTOCOL, ValidationOptions, choose_repeats, describe_imbalance
     from ..model_selection import AUTO_TRANSDUCTIVE, get_metric
     from ..shift import find_column_notices
-    from ..study import COMPARISON_PROTOCOL, ValidationOptions, choose_repeats, describe_imbalance
 
     with translate_errors():
         check_output_path(report, ".html", ".htm")
@@ -141,8 +141,8 @@ def run_and_report(
     validation: ValidationOptions | None = None,
 ) -> None:
     """Compare methods on a table, write the report and print the results; exit with code 1 if a method fails."""
+    from ..evaluation import Execution, ValidationOptions, compare_table
     from ..report import render_comparison
-    from ..study import Execution, ValidationOptions, compare_table
 
     with translate_errors():
         plan = protocol.plan(table.domain)

@@ -34,7 +34,7 @@ def demo(
 
     Example: unseen demo --report report.html
     """
-    from ..study import COMPARISON_PROTOCOL
+    from ..evaluation import COMPARISON_PROTOCOL
 
     with translate_errors():
         check_output_path(report, ".html", ".htm")

@@ -479,7 +479,7 @@ def _all_methods() -> str:
 
 
 def _compared_methods() -> str:
-    from ..study import comparison_methods
+    from ..evaluation import comparison_methods
 
     return ",".join(f'"{name}"' for name in comparison_methods())
 

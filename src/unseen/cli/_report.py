@@ -32,7 +32,7 @@ from ..exceptions import DataWarning
 from ..utils.io import ESCAPED_DIRECTION, atomic_write, escape_controls
 
 if TYPE_CHECKING:
-    from ..study import AccuracyTable, Cell
+    from ..evaluation import AccuracyTable, Cell
 
 STANDARD_OUTPUT = Path("-")
 FORMAT_BY_SUFFIX = {".csv": "csv", ".json": "json"}
@@ -289,7 +289,7 @@ def _format_csv(table: Sequence[Mapping[str, Any]]) -> str:
 
 def show_table(table: AccuracyTable, title: str) -> None:
     """Print a table like the paper's: best score in bold, published score in gray, transductive scores with a star."""
-    from ..study import make_summary_rows
+    from ..evaluation import make_summary_rows
 
     console = make_console()
     rich = make_table(["task"], table.methods, title)

@@ -25,7 +25,7 @@ from ._report import (
 )
 
 if TYPE_CHECKING:
-    from ..study import AccuracyTable
+    from ..evaluation import AccuracyTable
 
 reproduce = typer.Typer(
     cls=Group,
@@ -89,7 +89,7 @@ def synthetic(
     """
     import numpy as np
 
-    from ..study import (
+    from ..evaluation import (
         CHOSEN_BY,
         SYNTHETIC_METHODS,
         check_draw,
@@ -268,7 +268,15 @@ def _run_study(
     load: Callable[[], Any], paper: str, name: str, options: _StudyOptions, features: str | None = None
 ) -> None:
     """Run the study on a data set and print or write its table, with the published scores of a table of the paper."""
-    from ..study import AccuracyTable, Protocol, load_published, make_accuracy_table, make_tasks, run, subsample_domains
+    from ..evaluation import (
+        AccuracyTable,
+        Protocol,
+        load_published,
+        make_accuracy_table,
+        make_tasks,
+        run,
+        subsample_domains,
+    )
 
     with translate_errors():
         o.check_result_output(options.output)

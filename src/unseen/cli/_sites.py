@@ -42,7 +42,7 @@ def sites(
 
     Example: unseen sites hospitals.csv --label diagnosis --domain hospital --figure curve.png
     """
-    from ..study import site_learning_curve
+    from ..evaluation import site_learning_curve
 
     with translate_errors():
         check_output_path(figure, ".png", ".svg", ".pdf")

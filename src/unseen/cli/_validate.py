@@ -19,7 +19,7 @@ from ._report import (
 from ._user_methods import combine_methods, load_user_methods
 
 if TYPE_CHECKING:
-    from ..validation import ValidationResult
+    from ..evaluation import ValidationResult
 
 MAX_SHOWN_SITES = 8  # columns of the table of importance; JSON has all
 COMPARE_HELP = "Methods to validate beside the model, comma-separated; none for none."
@@ -132,8 +132,8 @@ def validate(
 
     Example: unseen validate trials.csv --label died --domain trial --threshold sensitivity=0.9 --report report.html
     """
-    from ..validation import DEFAULT_COMPARISONS, find_browser
-    from ..validation import validate as validate_table
+    from ..evaluation import DEFAULT_COMPARISONS, find_browser
+    from ..evaluation import validate as validate_table
 
     resume = "Pass --store to keep completed results." if store is None else "Run the same command again to continue."
     with translate_errors(resume):
@@ -192,8 +192,8 @@ def validate(
 
 def show_validation(result: ValidationResult) -> None:
     """Print the page in plain language, and the summary over sites as a table."""
+    from ..evaluation import MEASURES
     from ..report import format_number
-    from ..validation import MEASURES
 
     console = make_console()
     for part in result.colleagues():

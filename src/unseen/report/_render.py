@@ -104,7 +104,7 @@ def render_validation(summary: Mapping[str, Any]) -> str:
     --------
     >>> import numpy as np
     >>> from unseen.report import render_validation
-    >>> from unseen.validation import validate_predictions
+    >>> from unseen.evaluation import validate_predictions
     >>> rng = np.random.default_rng(0)
     >>> p, site = rng.uniform(size=600), np.repeat(["bonn", "leeds", "oslo"], 200)
     >>> result = validate_predictions(rng.uniform(size=600) < p, p, sample_domain=site)

@@ -30,7 +30,6 @@ from ..shift import Diagnosis, diagnose, find_column_notices
 from ..tables import MIN_DOMAIN_ROWS, Dates, Table, is_table, load_table, table_from_arrays
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
-from ..validation import ValidationResult
 from ._held_out import DEFAULT_VALIDATION, HeldOutProbabilities, ValidationOptions, collect_probabilities
 from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, choose_repeats, make_tasks
 from ._report_data import (
@@ -46,6 +45,7 @@ from ._report_data import (
     verdict_facts,
     view_facts,
 )
+from ._result import ValidationResult
 from ._run import LOCAL_EXECUTION, Execution, Result, SideTask, all_results
 from ._store import Row, Scores
 from ._verdict import Verdict, describe_imbalance, make_verdict
@@ -57,7 +57,7 @@ class Comparison:
 
     Attributes
     ----------
-    rows : list of unseen.study.Row
+    rows : list of unseen.evaluation.Row
         One for each method, held-out domain and repeat.
     verdict : Verdict
         Whether invariance helped: `decision`, `headline`, `sentences`, and the `interval` of the paired difference; and
@@ -112,7 +112,7 @@ class Comparison:
 
         Returns
         -------
-        result : unseen.validation.ValidationResult
+        result : unseen.evaluation.ValidationResult
             Sites, measures, summary, curves, texts and report.
         """
         return self._held_out.validate(positive, threshold, tau_prior, level)

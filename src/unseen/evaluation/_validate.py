@@ -36,8 +36,8 @@ from ..tables import (
 from ..utils.environment import environment_info
 from ..utils.samples import Balance
 from ..utils.validation import Labels, check_domains, format_list
-from ._held_out import DEFAULT_THRESHOLD, FitOptions, SitePrediction, predict_held_out
 from ._result import ValidationResult, ValidationSettings
+from ._site_predictions import DEFAULT_THRESHOLD, FitOptions, SitePrediction, predict_held_out
 
 DEFAULT_COMPARISONS = ("logistic", "gradient boosting", "random forest")
 CLOSEST_THRESHOLD = 1e-9  # to 0 and 1
@@ -151,13 +151,13 @@ def validate(
 
     Returns
     -------
-    result : unseen.validation.ValidationResult
+    result : unseen.evaluation.ValidationResult
         Sites, measures, summary, curves, texts and report.
 
     See Also
     --------
     unseen.compare : Compare many methods on held-out domains.
-    unseen.validation.validate_predictions : The same statistics for predictions that exist already.
+    unseen.evaluation.validate_predictions : The same statistics for predictions that exist already.
 
     Examples
     --------
@@ -455,13 +455,13 @@ def validate_predictions(
 
     Returns
     -------
-    result : unseen.validation.ValidationResult
+    result : unseen.evaluation.ValidationResult
         Sites, measures, summary, curves, texts and report.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from unseen.validation import validate_predictions
+    >>> from unseen.evaluation import validate_predictions
     >>> rng = np.random.default_rng(0)
     >>> p, site = rng.uniform(size=600), np.repeat(["bonn", "leeds", "oslo"], 200)
     >>> result = validate_predictions(rng.uniform(size=600) < p, p, sample_domain=site, threshold="youden")
@@ -505,7 +505,7 @@ def validate_predictions(
         cost=cost,
         event=event,
         unit=unit,
-        facts={"version": __version__, "command": "unseen.validation.validate_predictions(...)"},
+        facts={"version": __version__, "command": "unseen.evaluation.validate_predictions(...)"},
     )
     columns = {}
     for key, values in (subgroups or {}).items():

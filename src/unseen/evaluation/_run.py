@@ -129,7 +129,7 @@ def run(
     domain : array-like of shape (n_samples,)
         Domain names.
     tasks : sequence of Task
-        What to train and test on, such as ``unseen.study.make_tasks(names)``.
+        What to train and test on, such as ``unseen.evaluation.make_tasks(names)``.
     store : str or path
         File of results, made if it does not exist. Stop the run in any way and call it again to continue.
     protocol : Protocol, default=None
@@ -155,7 +155,7 @@ def run(
     >>> import tempfile
     >>> from pathlib import Path
     >>> from unseen.datasets import make_synthetic
-    >>> from unseen.study import Protocol, make_tasks, run
+    >>> from unseen.evaluation import Protocol, make_tasks, run
     >>> data = make_synthetic(random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     rows = run(

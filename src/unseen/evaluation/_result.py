@@ -22,9 +22,9 @@ from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels
 from ._checklist import make_checklist
 from ._curves import Outcomes, common_thresholds, make_curves
-from ._held_out import SitePrediction
 from ._importance import Importance
 from ._measures import MEASURES, MeasureSummary, SiteMeasure, measure_binary, measure_multiclass, summarize
+from ._site_predictions import SitePrediction
 from ._tables import write_tables
 from ._texts import describe_for_colleagues, describe_methods, describe_results
 

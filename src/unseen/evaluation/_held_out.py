@@ -11,9 +11,10 @@ import numpy as np
 from ..linalg import Array
 from ..models import AUTO
 from ..tables import Table
-from ..validation import ValidationResult, plain_values, validate_predictions
 from ._protocol import Protocol, Task
+from ._result import ValidationResult, plain_values
 from ._run import Result
+from ._validate import validate_predictions
 
 # Measures of many classes make neither a legible section nor a fast one; `Comparison.validation` has them all.
 MAX_REPORTED_CLASSES = 12

@@ -46,7 +46,7 @@ class Task:
 
     Examples
     --------
-    >>> from unseen.study import Task
+    >>> from unseen.evaluation import Task
     >>> Task(sources=("A", "C"), targets=("D", "W")).name
     'A,C -> D,W'
     """
@@ -77,7 +77,7 @@ def make_tasks(domains: Sequence[str], n_targets: int = 1) -> list[Task]:
 
     Examples
     --------
-    >>> from unseen.study import make_tasks
+    >>> from unseen.evaluation import make_tasks
     >>> [task.name for task in make_tasks("ACD")]
     ['C,D -> A', 'A,D -> C', 'A,C -> D']
     >>> len(make_tasks("ACDW", 1) + make_tasks("ACDW", 2))
@@ -142,7 +142,7 @@ class Protocol:
 
     Examples
     --------
-    >>> from unseen.study import Protocol
+    >>> from unseen.evaluation import Protocol
     >>> Protocol(selection="within", repeats=3).train_size
     0.7
     """

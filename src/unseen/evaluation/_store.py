@@ -100,7 +100,7 @@ class Row:
 
     Examples
     --------
-    >>> from unseen.study import Row
+    >>> from unseen.evaluation import Row
     >>> row = Row("1-NN", "A -> B", 0, 0, 0.5, {"B": 0.5}, 0.6, {}, 0, False, 0.1, "ok", "", {})
     >>> row.accuracy
     0.5
@@ -142,7 +142,7 @@ class Store(AbstractContextManager["Store"]):
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from unseen.study import Row, Store
+    >>> from unseen.evaluation import Row, Store
     >>> row = Row("1-NN", "A -> B", 0, 0, 0.5, {"B": 0.5}, 0.6, {}, 0, False, 0.1, "ok", "", {})
     >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "results.sqlite")) as store:
     ...     store.add_configuration("example", {"seed": 0})
