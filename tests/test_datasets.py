@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import unseen.datasets
 from unseen import CIDG
-from unseen.datasets import load_folder, load_penguins, load_rotated_digits, load_vlcs, make_synthetic
+from unseen.datasets import load_folder, load_hospitals, load_penguins, load_rotated_digits, load_vlcs, make_synthetic
 
 KEYS = {"data", "target", "domain", "target_names", "domain_names", "feature_names", "DESCR"}
 
@@ -150,3 +150,13 @@ def test_target_centered_cidg_transfers_the_sex_of_penguins_to_a_new_species_whe
         plain.fit(X[train], y[train])
         invariant.fit(X[train], y[train], cidg__sample_domain=species[train])
         assert invariant.score(X[~train], y[~train]) > max(0.85, plain.score(X[~train], y[~train]) + 0.05)
+
+
+def test_the_new_hospital_has_the_columns_of_the_twelve_and_is_not_among_them():
+    hospitals, new_hospital = load_hospitals()
+    assert hospitals.schema == new_hospital.schema
+    assert hospitals["hospital"].n_unique() == 12
+    assert hospitals["hospital"].value_counts()["count"].unique().to_list() == [60]
+    assert new_hospital["hospital"].unique().to_list() == ["ulm"]
+    assert set(hospitals["diagnosis"]) == set(new_hospital["diagnosis"]) == {"bacterial", "viral"}
+    assert hospitals.equals(load_hospitals()[0])

@@ -1,6 +1,7 @@
 """Data sets with domains: loaders, and a generator of synthetic data."""
 
 from ._folder import load_folder
+from ._hospitals import load_hospitals
 from ._office_caltech import fetch_office_caltech, load_office_caltech_folder
 from ._penguins import load_penguins
 from ._rotated_digits import load_digits_table, load_rotated_digits
@@ -11,6 +12,7 @@ __all__ = [
     "fetch_office_caltech",
     "load_digits_table",
     "load_folder",
+    "load_hospitals",
     "load_penguins",
     "load_rotated_digits",
     "load_vlcs",
