@@ -11,7 +11,7 @@ import numpy as np
 
 from unseen import CIDG
 from unseen.explore import Server, Session, Setting
-from unseen.model_selection import CachedSplit
+from unseen.model_selection import CachedSplit, DecompositionCache
 from unseen.tables import Column, Schema, Table
 
 from .measure import Row, best_of, samples
@@ -47,9 +47,10 @@ def rows() -> Iterator[Row]:
 def solve_row(table: Table) -> Row:
     """A projection with its scatters; then the components alone."""
     is_test = table.domain == "domain 2"
-    split = CachedSplit(table.samples, (np.flatnonzero(~is_test), np.flatnonzero(is_test)))
+    rows = (np.flatnonzero(~is_test), np.flatnonzero(is_test))
+    split = CachedSplit(table.samples, rows, None, DecompositionCache(np.inf))
     weights = cycle(np.geomspace(1, 1e6, 10))
-    fold, parts = split.decompose(CIDG()), split.rows.parts
+    fold, parts = split.stage.decompose(CIDG(), split.rows), split.rows.parts
 
     def solve_components() -> None:
         for _ in range(20):

@@ -23,7 +23,7 @@ from unseen.linalg import (
     whiten_by_cholesky,
     whiten_by_eigh,
 )
-from unseen.model_selection._split_evaluation import FeatureStage
+from unseen.model_selection._evaluation import FeatureStage
 from unseen.utils.samples import Samples
 
 N, CLASSES = 360, 6

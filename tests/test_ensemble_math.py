@@ -22,7 +22,7 @@ from unseen.model_selection import (
     Prediction,
     SelectionOptions,
     TrialSplits,
-    _model_builder,
+    _refit,
     forecast,
     select_model,
 )
@@ -37,9 +37,9 @@ from unseen.model_selection._calibration import (
 )
 from unseen.model_selection._conformal import ConformalSets
 from unseen.model_selection._cross_fitting import CrossFittingFolds
+from unseen.model_selection._ensemble import SMOOTHING_STRENGTHS, neighbor_graph, smooth_probabilities
 from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
 from unseen.model_selection._ensemble_weights import average_members, fit_ensemble_weights, prune_weights
-from unseen.model_selection._smoothing import SMOOTHING_STRENGTHS, neighbor_graph, smooth_probabilities
 from unseen.utils.samples import Samples
 
 
@@ -244,7 +244,7 @@ def test_the_graph_is_symmetric_and_knows_the_nearest(monkeypatch):
     A = np.zeros((60, 60))
     np.put_along_axis(A, np.argsort(distances, axis=1)[:, :5], 1, axis=1)
     np.testing.assert_array_equal(W, (A + A.T) / 2)
-    monkeypatch.setattr("unseen.model_selection._smoothing.NEIGHBOR_BLOCK_ROWS", 20)
+    monkeypatch.setattr("unseen.model_selection._ensemble.NEIGHBOR_BLOCK_ROWS", 20)
     blocks = neighbor_graph(X).toarray()
     assert blocks.sum() == W.sum()
     np.testing.assert_array_equal(blocks[::3, ::3], neighbor_graph(X[::3]).toarray())
@@ -501,7 +501,7 @@ def test_calibration_tells_the_honest_from_the_sure():
 
 def test_votes_have_room_in_memory(monkeypatch):
     X, y, d = three_domains(n_per_cell=30)
-    monkeypatch.setattr(_model_builder, "MAX_DECISION_SCORES", 10 * 3 * 100)  # for a hundred samples of three classes
+    monkeypatch.setattr(_refit, "MAX_DECISION_SCORES", 10 * 3 * 100)  # for a hundred samples of three classes
     candidates = list(METHODS["logistic"].candidates(3)) * 2
     splits = list(LeaveOneDomainOut().split(X, y, d))
     options = SelectionOptions(transductive=True)

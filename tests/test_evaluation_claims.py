@@ -20,8 +20,8 @@ from evaluation_sample import NAMES, SAMPLES, SPLITS, D, X, own
 from unseen import CIDG, DomainCenterer
 from unseen.kernels import _size_plan as _plan
 from unseen.model_selection import EvaluationConfig, evaluate_candidates
-from unseen.model_selection import _split_evaluation as _asking
-from unseen.model_selection._split_evaluation import (
+from unseen.model_selection import _evaluation as _asking
+from unseen.model_selection._evaluation import (
     SMALLEST_PROBABILITY,
     FeatureStage,
     Prediction,

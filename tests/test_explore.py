@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import signal
@@ -12,9 +11,9 @@ import sys
 import threading
 import time
 import urllib.parse
-import weakref
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from sklearn.base import clone
 
 from explore_server import call, make_session, make_setting, serving, small_table
 from unseen.explore import Server, Setting, open_examples
-from unseen.model_selection import HEADS, METHODS, LeaveOneDomainOut
+from unseen.model_selection import HEADS, METHODS, DecompositionCache, LeaveOneDomainOut
 from unseen.tables import make_preprocessor
 
 SETTINGS = [
@@ -171,22 +170,14 @@ def test_two_domains_suffice_and_one_does_not():
         make_session(small_table(n_domains=1))
 
 
-def test_decompositions_of_domains_that_are_no_longer_held_out_are_released():
-    """By counting references, and not when the garbage collector runs: decompositions are large."""
-    session = make_session(small_table(n=240, n_domains=6))
-    gc.collect()
-    gc.disable()
-    try:
-        session.solve(make_setting(session, held_out=session.domains[0]))
-        evicted = weakref.ref(session._splits[session.domains[0]][session.domains[0]])
-        sizes = []
-        for domain in session.domains:
-            session.solve(make_setting(session, held_out=domain))
-            sizes.append(len(session._decompositions))
-    finally:
-        gc.enable()
-    assert evicted() is None
-    assert sizes[-1] == sizes[2] == max(sizes)
+def test_cached_decompositions_stay_within_their_bytes():
+    cache = DecompositionCache(max_bytes=100)
+    for key in "abc":
+        cache.get(key, 40, Mock)
+    assert len(cache) == 2
+    made = Mock()
+    assert cache.get("large", 1000, lambda: made) is cache.get("large", 1000, Mock)
+    assert len(cache) == 1
 
 
 def test_the_server_sends_the_numbers_of_the_session(session):

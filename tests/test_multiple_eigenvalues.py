@@ -15,7 +15,7 @@ from unseen import DICA, SCA, ProjectionSearchCV
 from unseen.estimators import _projection_problem
 from unseen.linalg import _eigenproblem as _pencil
 from unseen.linalg._eigenproblem import _are_all_leading, _count_above
-from unseen.model_selection._split_evaluation import FeatureStage
+from unseen.model_selection._evaluation import FeatureStage
 from unseen.utils.samples import Samples
 
 GAMMA = 0.1

@@ -22,7 +22,7 @@ from unseen.model_selection import (
     ignore_expected_warnings,
 )
 from unseen.model_selection._decompositions import Decomposition
-from unseen.model_selection._split_evaluation import (
+from unseen.model_selection._evaluation import (
     FeatureStage,
 )
 from unseen.utils.samples import Samples

@@ -21,9 +21,9 @@ from unseen.model_selection import (
     prepare_samples,
 )
 from unseen.model_selection._candidate import CANDIDATE_LANDMARKS
-from unseen.model_selection._registry import ENSEMBLE_EXACT_ROWS, ENSEMBLE_TRAIN_ROWS, MAX_BOOSTED_CLASS_FEATURES
-from unseen.model_selection._split_evaluation import decision_scores
-from unseen.model_selection._table_preparation import MAX_CODED_COLUMNS, MAX_TREE_LEVELS, tree_samples
+from unseen.model_selection._evaluation import decision_scores
+from unseen.model_selection._methods import ENSEMBLE_EXACT_ROWS, ENSEMBLE_TRAIN_ROWS, MAX_BOOSTED_CLASS_FEATURES
+from unseen.model_selection._preparation import MAX_CODED_COLUMNS, MAX_TREE_LEVELS, tree_samples
 from unseen.models import fit_table, make_preparation
 from unseen.tables import Column, Schema, Table, make_preprocessor
 from unseen.utils.samples import Samples

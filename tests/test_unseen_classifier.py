@@ -32,7 +32,7 @@ from unseen.model_selection import (
     method_names,
 )
 from unseen.model_selection._candidate import median_width
-from unseen.model_selection._registry import MAPPED_RIDGE
+from unseen.model_selection._methods import MAPPED_RIDGE
 from unseen.utils.samples import Samples
 
 pytestmark = pytest.mark.usefixtures("few_trees_in_module")

@@ -67,7 +67,7 @@ class Session:
         candidate = setting.candidate()
         split = self._split(setting.held_out, setting.held_out)
         projected = split.project(candidate.transformer)
-        (prediction,) = split.evaluate([candidate])
+        prediction = split.evaluate(candidate)
         if prediction.codes is None:
             raise ValueError(prediction.error)
         n_components = projected.train.shape[1]
@@ -91,8 +91,7 @@ class Session:
         if domain not in allowed:
             raise ValueError(f"domain must be one of {', '.join(allowed)}; got {str(domain)[:80]!r}.")
         split = self._split(setting.held_out, domain)
-        (prediction,) = split.evaluate([setting.candidate()])
-        return split.score(prediction)
+        return split.score(split.evaluate(setting.candidate()))
 
     def _validation_domains(self, held_out: str) -> list[str]:
         sources = [name for name in self.domains if name != held_out]

@@ -18,6 +18,7 @@ from ._candidate import (
     Candidate,
     bind_domains,
     full_repr,
+    hash_files,
     ignore_expected_warnings,
     is_transductive,
     transform_for_classifier,
@@ -33,13 +34,33 @@ from ._comparison import (
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._ensemble import MIN_BATCH_ROWS, EnsembleClassifier
 from ._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE, FittedEnsemble, OutOfDomainPredictions
-from ._forecast import Forecast, describe_expected_performance
+from ._evaluation import (
+    EXPECTED_ERRORS,
+    CachedSplit,
+    DecompositionCache,
+    EvaluationConfig,
+    Prediction,
+    ProgressOptions,
+    collect_responses,
+    decision_scores,
+    encode_predictions,
+    evaluate_candidates,
+    group_by,
+    required_responses,
+    single_thread,
+)
+from ._forecast import (
+    MAX_USABLE_SHARE,
+    MIN_DOMAINS_FOR_INTERVAL,
+    Forecast,
+    describe_expected_performance,
+    domains_for_coverage,
+    domains_for_interval,
+    explain_missing_interval,
+    is_informative,
+)
 from ._leaderboard import Leaderboard, LeaderboardRow
-from ._metrics import Metric, Scoring, check_metric, describe_rare_class, get_metric, metric_range, score_labels
-from ._model_builder import SelectedModel, SelectionOptions, limit_evaluation_rows, select_model
-from ._projection_search import ProjectionSearchCV
-from ._refit import RefittedMembers, refit_candidates
-from ._registry import (
+from ._methods import (
     AUTO_TRANSDUCTIVE,
     HEADS,
     METHODS,
@@ -52,42 +73,28 @@ from ._registry import (
     parse_methods,
     register,
 )
-from ._sample_size import (
-    MAX_USABLE_SHARE,
-    MIN_DOMAINS_FOR_INTERVAL,
-    domains_for_coverage,
-    domains_for_interval,
-    explain_missing_interval,
-    is_informative,
+from ._metrics import Metric, Scoring, check_metric, describe_rare_class, get_metric, metric_range, score_labels
+from ._preparation import TablePreparation, join_views, prepare_samples, tree_features, tree_samples
+from ._projection_search import ProjectionSearchCV
+from ._refit import (
+    RefittedMembers,
+    SelectedModel,
+    SelectionOptions,
+    limit_evaluation_rows,
+    refit_candidates,
+    select_model,
 )
-from ._source_code import hash_files
-from ._split_cache import CachedSplit, DecompositionCache
-from ._split_evaluation import (
-    EXPECTED_ERRORS,
-    Prediction,
-    collect_responses,
-    decision_scores,
-    encode_predictions,
-    group_by,
-    single_thread,
-)
-from ._splitters import HeldOutDomains, LeaveOneDomainOut, LeavePDomainsOut, WithinDomainSplit, check_groups_not_split
-from ._table_preparation import TablePreparation, join_views, prepare_samples, tree_features, tree_samples
-from ._trial_splits import TrialSplits
-from ._unseen_classifier import UnseenClassifier
-from ._validation import (
-    TIE_TOLERANCE,
-    EvaluationConfig,
-    ProgressOptions,
-    Score,
-    Scorer,
+from ._splitters import (
+    HeldOutDomains,
+    LeaveOneDomainOut,
+    LeavePDomainsOut,
     Split,
-    evaluate_candidates,
-    required_responses,
-    score_predictions,
-    tabulate_candidates,
-    tabulate_scores,
+    TrialSplits,
+    WithinDomainSplit,
+    check_groups_not_split,
 )
+from ._unseen_classifier import UnseenClassifier
+from ._validation import TIE_TOLERANCE, Score, Scorer, score_predictions, tabulate_candidates, tabulate_scores
 
 __all__ = [
     "METHODS",

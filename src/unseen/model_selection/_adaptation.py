@@ -40,7 +40,7 @@ from ._calibration import adjust_priors, softmax, true_class_values
 from ._candidate import ignore_expected_warnings
 from ._ensemble import EnsembleClassifier
 from ._ensemble_selection import FittedEnsemble, OutOfDomainPredictions, prepare_part
-from ._split_evaluation import single_thread
+from ._evaluation import single_thread
 
 # A refit gives the rows of the new domain the weight of an average source domain, but no row more than this.
 MAX_SITE_WEIGHT = 20.0

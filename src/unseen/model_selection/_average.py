@@ -11,10 +11,11 @@ from ..linalg import Array
 from ..utils.samples import Samples
 from ._calibration import softmax
 from ._candidate import Candidate
+from ._evaluation import EvaluationConfig, Prediction, evaluate_candidates
+from ._methods import expand_methods, parse_methods
 from ._metrics import Scoring
-from ._registry import expand_methods, parse_methods
-from ._split_evaluation import Prediction
-from ._validation import EvaluationConfig, Scorer, Split, evaluate_candidates
+from ._splitters import Split
+from ._validation import Scorer
 
 # A linear and a nonlinear model, neither of which needs a kernel matrix.
 AVERAGE_METHODS = ("logistic", "gradient boosting")

@@ -14,7 +14,7 @@ from ..metrics import expected_performance
 from ._calibration import Mask
 from ._candidate import Candidate
 from ._cross_fitting import CrossFittingFolds
-from ._split_evaluation import group_by
+from ._evaluation import group_by
 from ._validation import best_index, count_ties
 
 KINDS_BY_SIMPLICITY = ("plain", "inductive", "transductive")

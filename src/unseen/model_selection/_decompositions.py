@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, reduce
+from functools import cache, cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from ..estimators import (
     make_problem,
     map_features,
 )
-from ..kernels import Kernel, check_square_memory, is_multiple
+from ..kernels import Kernel, check_square_memory, is_multiple, squared_distances
 from ..linalg import (
     Array,
     CellStatistics,
@@ -36,17 +37,8 @@ from ..linalg import (
 )
 from ..utils.samples import Samples
 from ..utils.validation import EncodedLabels
-
-__all__ = [
-    "KERNEL_PARAMS",
-    "SHAPE_PARAMS",
-    "Decomposition",
-    "DecompositionSource",
-    "SplitGrams",
-    "get_membership",
-    "map_features",
-    "solution_params",
-]
+from ._candidate import accepts_domains, resolve_width
+from ._preparation import tree_samples
 
 KERNEL_PARAMS = ("kernel", "gamma", "degree", "coef0", "kernel_params", "feature_map")
 SHAPE_PARAMS = ("scaling", "centering", "n_components")
@@ -252,6 +244,132 @@ class DecompositionSource:
         if len(parts) == len(domains) and len(distinct) == len(train):
             return reduce(operator.add, parts)
         return CellStatistics.from_features(features[train], get_membership(self.samples, train))
+
+
+class FeatureStage:
+    """Features that candidates are fitted to, with cached distances, kernels and decompositions that they share."""
+
+    def __init__(self, samples: Samples) -> None:
+        self.samples = samples
+        self._train = b""
+        self._distances: dict[bytes, Array] = {}
+        self._grams: dict[Hashable, SplitGrams] = {}
+        self._sources: dict[Hashable, DecompositionSource] = {}
+        self._frozen: dict[int, FeatureStage] = {}
+
+    @cached_property
+    def for_trees(self) -> FeatureStage:
+        """The stage of the features for trees."""
+        return FeatureStage(tree_samples(self.samples))
+
+    def distances_to(self, train: Ints, rows: Ints) -> Array:
+        """Squared distances of some samples from the training samples; a cached array that must not be modified.
+
+        They are computed about the mean of the training samples: a distant row in another split must not change their
+        rounding. All kernel widths of a split share them, so those of the last training set are kept.
+        """
+        if train.tobytes() != self._train:
+            self._train, self._distances = train.tobytes(), {}
+        key = rows.tobytes()
+        if key not in self._distances:
+            check_square_memory(math.isqrt(len(train) * len(rows)), copies=2, caller="An rbf SVM")
+            X_train = _safe_indexing(self.samples.X, train)
+            if key == self._train:
+                self._distances[key] = squared_distances(X_train)
+            else:
+                self._distances[key] = squared_distances(_safe_indexing(self.samples.X, rows), X_train)
+        return self._distances[key]
+
+    def decompose(self, projection: Projection, rows: SplitRows) -> Decomposition:
+        """The decomposition of a split that all settings of a kernel or feature map share."""
+        return self.source(projection).decompose(rows.train, rows.test)
+
+    def source(self, projection: Projection) -> DecompositionSource:
+        """The source of decompositions for a kernel or feature map; all widths of the rbf kernel share distances."""
+        key = kernel_key(projection)
+        if key not in self._sources:
+            grams = None
+            if getattr(projection, "feature_map", None) is None:
+                family = "rbf" if projection.kernel == "rbf" else key
+                if family not in self._grams:
+                    self._grams = {family: SplitGrams(projection, self.samples.X, self.distances_to)}
+                grams = self._grams[family]
+            self._sources = {key: DecompositionSource(projection, self.samples, grams)}
+        return self._sources[key]
+
+    def after(self, transformer: Any, rows: SplitRows) -> tuple[FeatureStage, SplitRows]:
+        """The stage after a transformer that is fitted to the training samples; a frozen one serves all splits."""
+        if transformer is None:
+            return self, rows
+        samples = self.samples
+        if is_fitted_map(transformer):
+            if id(transformer) not in self._frozen:
+                self._frozen[id(transformer)] = FeatureStage(replace(samples, X=map_features(transformer, samples.X)))
+            return self._frozen[id(transformer)], rows
+        train = rows.train
+        X = _safe_indexing(samples.X, train)
+        fitted = resolve_width(transformer, X)
+        if not accepts_domains(fitted.fit):
+            fitted.fit(X, samples.y[train])
+            features = map_features(fitted, _safe_indexing(samples.X, rows.all))
+            return FeatureStage(replace(samples.take(rows.all), X=features)), rows.in_order
+        fitted.set_output(transform="default").fit(X, samples.y[train], sample_domain=samples.domain[train])
+        # The features of a sample may depend on the other held-out samples of its split, so rows are repeated.
+        features_by_part = [
+            fitted.transform(_safe_indexing(samples.X, part), sample_domain=samples.domain[part]) for part in rows
+        ]
+        ends = np.cumsum([len(part) for part in rows])
+        train_positions, *test_positions = np.split(np.arange(ends[-1]), ends[:-1])
+        repeated = replace(samples.take(np.concatenate(tuple(rows))), X=np.vstack(features_by_part))
+        return FeatureStage(repeated), SplitRows(train_positions, tuple(test_positions))
+
+
+@dataclass(frozen=True)
+class SplitRows:
+    """Training rows, and the held-out rows of each split with these training rows."""
+
+    train: Ints
+    tests: tuple[Ints, ...]
+
+    def __iter__(self) -> Iterator[Ints]:
+        return iter((self.train, *self.tests))
+
+    @cached_property
+    def test(self) -> Ints:
+        """All held-out rows, each once."""
+        return self.tests[0] if len(self.tests) == 1 else np.unique(np.concatenate(self.tests))
+
+    @cached_property
+    def places(self) -> tuple[Ints, ...]:
+        """Positions of the held-out rows of each split among all held-out rows."""
+        if len(self.tests) == 1:
+            return (np.arange(len(self.test)),)
+        return tuple(np.searchsorted(self.test, test) for test in self.tests)
+
+    @cached_property
+    def all(self) -> Ints:
+        """The training rows, then all held-out rows."""
+        return np.concatenate([self.train, self.test])
+
+    @cached_property
+    def in_order(self) -> SplitRows:
+        """Positions of these rows after they are taken in the order of `all`."""
+        n = len(self.train)
+        return SplitRows(np.arange(n), tuple(n + place for place in self.places))
+
+    def parts(self, Z: Any) -> list[Any]:
+        """Rows of each split, from an array with a row for each held-out row."""
+        return [Z] if len(self.tests) == 1 else [Z[place] for place in self.places]
+
+
+def kernel_key(projection: Any) -> Hashable:
+    """Parameters on which kernel methods must agree to share a decomposition."""
+    return tuple(hashable_key(getattr(projection, name, None)) for name in KERNEL_PARAMS)
+
+
+def hashable_key(value: Any) -> Any:
+    """The value if it is hashable, else its identity."""
+    return value if value.__hash__ else id(value)
 
 
 @cache

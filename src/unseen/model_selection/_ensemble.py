@@ -7,7 +7,9 @@ from functools import reduce
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
@@ -34,10 +36,9 @@ from ._calibration import LogitCalibration, adjust_priors, softmax
 from ._candidate import bind_domains, fit_pipeline, flatten_steps, is_transductive
 from ._conformal import ConformalSets
 from ._ensemble_weights import average_members
-from ._sample_size import domains_for_coverage
-from ._smoothing import neighbor_graph, smooth_probabilities
-from ._split_evaluation import decision_scores
-from ._table_preparation import tree_features
+from ._evaluation import decision_scores
+from ._forecast import domains_for_coverage
+from ._preparation import tree_features
 
 CentersByMember = Mapping[tuple[int, Any], Moments]  # by member and new domain
 # A transductive prediction needs at least this many rows of a new domain: the mean and the neighbors of fewer rows are
@@ -514,3 +515,52 @@ def domain_sizes(domain: Labels | None, n_rows: int) -> dict[Any, int]:
 def _centers_batches(step: Any) -> bool:
     """Whether a fitted step of a pipeline subtracts a mean of the batch."""
     return centers_batches(step) if isinstance(step, DomainTransformer) else is_transductive(step)
+
+
+N_NEIGHBORS = 5
+# Neighbors are searched within blocks of this many rows, so that time grows linearly beyond one block.
+NEIGHBOR_BLOCK_ROWS = 4096
+SMOOTHING_STRENGTHS = (0.5, 1.0, 2.0)
+# Iterations end when no probability changes by more than this.
+SMOOTHING_TOLERANCE = 1e-6
+
+
+def neighbor_graph(X: Array, n_neighbors: int = N_NEIGHBORS) -> csr_array:
+    """Symmetrized graph of the nearest neighbors in a batch, (A + A') / 2.
+
+    The graph is empty where a batch has fewer than n_neighbors + 2 rows. Neighbors are searched within blocks of rows
+    spread evenly over the batch; a single block is exact.
+    """
+    n = X.shape[0]
+    if n < n_neighbors + 2:
+        return csr_array((n, n))
+    neighbors = np.empty((n, n_neighbors), dtype=np.intp)
+    n_blocks = -(-n // NEIGHBOR_BLOCK_ROWS)
+    for first in range(n_blocks):
+        rows = np.arange(first, n, n_blocks)
+        search = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(X[rows])
+        neighbors[rows] = rows[search.kneighbors(return_distance=False)]  # excludes the row itself
+    edges = np.repeat(np.arange(n), n_neighbors), neighbors.ravel()
+    graph = csr_array((np.full(n * n_neighbors, 0.5), edges), shape=(n, n))
+    return (graph + graph.T).tocsr()
+
+
+def smooth_probabilities(P: Array, graph: csr_array, strength: float, max_iterations: int = 30) -> Array:
+    """Probabilities (n, C) that agree better among neighbors: LAME (Boudiaf and others, CVPR 2022).
+
+    Iterates Z <- softmax(log P + (2 strength / n_neighbors) graph Z) from Z = P. Zeros stay zero.
+    """
+    if not strength:
+        return P
+    with np.errstate(divide="ignore"):
+        log_P = np.log(P)
+    scaled_graph = (2 * strength / N_NEIGHBORS) * graph
+    Z = P
+    for _ in range(max_iterations):
+        previous = Z
+        Z = log_P + scaled_graph @ Z
+        Z = np.exp(Z - Z.max(axis=1, keepdims=True))
+        Z /= Z.sum(axis=1, keepdims=True)
+        if np.abs(Z - previous).max() < SMOOTHING_TOLERANCE:
+            break
+    return Z

@@ -46,15 +46,14 @@ from ._comparison import (
 )
 from ._conformal import ConformalSets
 from ._cross_fitting import CrossFittingFolds
-from ._ensemble import EnsembleClassifier
+from ._ensemble import SMOOTHING_STRENGTHS, EnsembleClassifier, neighbor_graph, smooth_probabilities
 from ._ensemble_weights import average_members, fit_ensemble_weights, prune_weights
+from ._evaluation import SMALLEST_PROBABILITY, Prediction
 from ._forecast import Forecast
 from ._metrics import Metric, Scoring, get_metric, metric_range
-from ._smoothing import SMOOTHING_STRENGTHS, neighbor_graph, smooth_probabilities
-from ._split_evaluation import SMALLEST_PROBABILITY, Prediction
-from ._table_preparation import prepare_samples
-from ._trial_splits import TrialSplits
-from ._validation import Scorer, Split, best_index, score_predictions, tabulate_scores
+from ._preparation import prepare_samples
+from ._splitters import Split, TrialSplits
+from ._validation import Scorer, best_index, score_predictions, tabulate_scores
 
 INDUCTIVE_ENSEMBLE = "ensemble of inductive models"
 FULL_ENSEMBLE = "ensemble of all models"

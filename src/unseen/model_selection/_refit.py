@@ -1,4 +1,7 @@
-"""Refitting of selected candidates, on all rows or, for data beyond exact kernels, through landmarks."""
+"""From candidates to a fitted ensemble: evaluate, select, refit on all rows or, for large data, through landmarks.
+
+`UnseenClassifier`, `unseen.fit`, comparisons and the explorer all use these functions.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,201 @@ import numpy as np
 from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
+from ..adaptation import AdaptationPlan
 from ..estimators import Projection, Statistics, fit_from_statistics, parallel
 from ..kernels import PivotedNystroem, SizePlan
 from ..utils.samples import Balance, Samples
+from ._adaptation import plan_adaptation
 from ._candidate import Candidate, fit_clone, ignore_expected_warnings
-from ._split_evaluation import single_thread
+from ._comparison import CandidateResult, check_comparison_size, standard_error
+from ._ensemble import EnsembleClassifier
+from ._ensemble_selection import EnsembleTrial, FittedEnsemble, OutOfDomainPredictions
+from ._evaluation import EvaluationConfig, evaluate_candidates, single_thread
+from ._leaderboard import Leaderboard, LeaderboardRow
+from ._splitters import Split, TrialSplits
+
+# Decision scores of all candidates for all held-out rows: a gigabyte. Skewed batches take up to three times as much.
+MAX_DECISION_SCORES = 2**27
+MIN_HELD_OUT_ROWS = 20
+# Fits to all rows of a large table take less time than a tree.
+LINEAR_CLASSIFIERS = (LogisticRegression, LinearSVC, RidgeClassifier)
+# Projections of large tables use landmarks beyond this number of rows.
+LARGE_EXACT_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """What to select.
+
+    Attributes
+    ----------
+    ensemble : bool, default=True
+        Whether to fit an ensemble; otherwise one candidate is selected.
+    transductive : bool, default=False
+        Whether transductive members and smoothing are tested.
+    among : sequence of Candidate, default=None
+        Candidates that may be selected; None for all. Others are evaluated for comparison.
+    plan_adaptation : bool, default=False
+        Whether to simulate the adaptation of the model to a few labels of a new domain.
+    """
+
+    ensemble: bool = True
+    transductive: bool = False
+    among: Sequence[Candidate] | None = None
+    plan_adaptation: bool = False
+
+
+@dataclass(frozen=True)
+class SelectedModel:
+    """Cross-fitted results of the best settings of each variant, the selected ensemble, and its plan of adaptation."""
+
+    results: list[CandidateResult]
+    ensemble: FittedEnsemble
+    plan: AdaptationPlan | None = None
+
+    def leaderboard(self, names: Sequence[str]) -> Leaderboard:
+        """Ensembles and candidates, best first; `names` are those of held-out domains."""
+        weights: dict[str, float] = {}
+        for member, weight in zip(self.ensemble.members, self.ensemble.weights.tolist(), strict=True):
+            weights[member.variant] = weights.get(member.variant, 0.0) + weight
+        is_single = not self.ensemble.trials
+        rows = [
+            LeaderboardRow(
+                model=result.name,
+                kind=result.kind,
+                mean=result.mean,
+                standard_error=standard_error(result.scores[result.defined]),
+                scores=dict(zip(names, result.scores.tolist(), strict=True)),
+                skewed=result.skewed,
+                params=result.candidate.params,
+                seconds=result.seconds,
+                weight=weights.get(result.name, 0.0),
+                is_selected=is_single and result.candidate is self.ensemble.members[0],
+            )
+            for result in self.results
+        ]
+        rows += [_trial_row(trial, names) for trial in self.ensemble.trials]
+        return Leaderboard(tuple(sorted(rows, key=lambda row: -np.nan_to_num(row.mean, nan=-np.inf))))
+
+    def refit(
+        self,
+        samples: Samples,
+        plan: SizePlan,
+        config: EvaluationConfig,
+        *,
+        seed: int = 0,
+        collect: CollectStatistics | None = None,
+    ) -> tuple[EnsembleClassifier, RefittedMembers]:
+        """The ensemble with members fitted to all training data; see `refit_candidates`."""
+        members = refit_candidates(
+            self.ensemble.members,
+            samples,
+            plan,
+            balance=config.balance,
+            seed=seed,
+            collect=collect,
+            n_jobs=config.n_jobs,
+        )
+        ensemble = self.ensemble.to_estimator()
+        if samples.raw is not None:
+            ensemble.set_params(n_prepared_features=samples.X.shape[1])
+        return ensemble.with_members(members.pipelines), members
+
+
+def _trial_row(trial: EnsembleTrial, names: Sequence[str]) -> LeaderboardRow:
+    """An ensemble on a leaderboard."""
+    natural, skewed = trial.scores / 100
+    return LeaderboardRow(
+        model=trial.name,
+        kind=trial.kind,
+        mean=float(np.nanmean(natural)),
+        standard_error=standard_error(natural[np.isfinite(natural)]),
+        scores=dict(zip(names, natural.tolist(), strict=True)),
+        skewed=float(np.nanmean(skewed)) if np.isfinite(skewed).any() else np.nan,
+        weight=float(trial.is_selected),
+        reason=trial.reason,
+        is_selected=trial.is_selected,
+    )
+
+
+def select_model(
+    candidates: Sequence[Candidate],
+    samples: Samples,
+    splits: Sequence[Split],
+    config: EvaluationConfig,
+    options: SelectionOptions,
+) -> SelectedModel:
+    """Evaluate candidates on held-out domains, and fit an ensemble or select one of them.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        The candidates.
+    samples : Samples
+        All rows.
+    splits : sequence of (train, test)
+        Positions of rows, usually one split for each held-out domain.
+    config : EvaluationConfig
+        Preparation, metric, balance, processes and progress.
+    options : SelectionOptions
+        What to select.
+
+    Returns
+    -------
+    model : SelectedModel
+        The results and the ensemble, whose reported scores are cross-fitted.
+    """
+    check_comparison_size(len(samples.classes), len(splits))
+    splits = _limit_held_out_rows(samples, splits, len(candidates))
+    tests_skewed = options.ensemble and options.transductive
+    trials = TrialSplits.from_splits(samples, splits, skewed=tests_skewed)
+    predictions = evaluate_candidates(
+        candidates, samples, trials.splits, config, with_decision_scores="all", resampled=trials.skewed_positions
+    )
+    out_of_domain = OutOfDomainPredictions.from_predictions(
+        candidates, samples, trials, predictions, config.scoring, config.balance
+    )
+    ensemble = out_of_domain.select(
+        config.preparation, ensemble=options.ensemble, transductive=options.transductive, among=options.among
+    )
+    plan = plan_adaptation(out_of_domain, ensemble, config.preparation) if options.plan_adaptation else None
+    return SelectedModel(out_of_domain.candidate_results(skewed=tests_skewed), ensemble, plan)
+
+
+def limit_evaluation_rows(candidates: Sequence[Candidate], plan: SizePlan, *, is_single: bool) -> list[Candidate]:
+    """Candidates whose models that predict held-out rows are fitted to as many rows as the plan says.
+
+    A linear classifier is fitted to all rows if it `is_single`. As a member of an ensemble it is fitted to as many rows
+    as the other members, so that weights do not depend on the numbers of rows.
+    """
+    if plan.exact:
+        return list(candidates)
+    limited = []
+    for candidate in candidates:
+        max_rows: int | None = plan.choice_rows if candidate.shares != "nothing" else plan.classifier_choice_rows
+        if is_single and candidate.transformer is None and type(candidate.classifier) in LINEAR_CLASSIFIERS:
+            max_rows = None
+        limited.append(replace(candidate, max_evaluation_rows=max_rows, max_exact_rows=LARGE_EXACT_ROWS))
+    return limited
+
+
+def _limit_held_out_rows(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequence[Split]:
+    """Splits with fewer held-out rows, if decision scores of all rows, for thousands of classes, exceed the memory."""
+    max_rows = MAX_DECISION_SCORES // (n_candidates * len(samples.classes))
+    n_rows = sum(len(test) for _, test in splits)
+    if n_rows <= max_rows:
+        return splits
+    rng = np.random.default_rng(0)
+    limited = []
+    for train, test in splits:
+        n_kept = max(max_rows * len(test) // n_rows, MIN_HELD_OUT_ROWS)
+        limited.append((train, np.sort(rng.permutation(test)[:n_kept])))
+    return limited
+
 
 CollectStatistics = Callable[[Projection], Statistics]
 

@@ -24,16 +24,15 @@ from ..utils.progress import with_callbacks
 from ..utils.samples import Balance, Samples, make_samples
 from ..utils.validation import Labels, encode_classes, require_named_domains
 from ._adaptation import SourceData, adapt_ensemble, check_new_domain
-from ._base_selector import BaseSelector, reject_dask
 from ._candidate import bind_domains, is_transductive
 from ._comparison import warn_about_failures
 from ._ensemble import EnsembleClassifier
+from ._evaluation import EvaluationConfig, ProgressOptions, single_thread
+from ._methods import HEADS, MAPPED_RIDGE, METHODS, Method, expand_methods, parse_methods
 from ._metrics import SCORING_NAMES, check_metric
-from ._model_builder import SelectedModel, SelectionOptions, limit_evaluation_rows, select_model
-from ._registry import HEADS, MAPPED_RIDGE, METHODS, Method, expand_methods, parse_methods
-from ._split_evaluation import single_thread
-from ._splitters import domain_splits
-from ._validation import EvaluationConfig, ProgressOptions, Split
+from ._projection_search import BaseSelector, reject_dask
+from ._refit import SelectedModel, SelectionOptions, limit_evaluation_rows, select_model
+from ._splitters import Split, domain_splits
 
 
 class UnseenClassifier(BaseSelector):

@@ -1,175 +1,32 @@
-"""Leave-one-domain-out evaluation of candidates: samples, splits and candidates in, out-of-domain predictions out.
-
-Model selection, tables, verdicts and leaderboards are functions of these predictions.
-"""
+"""Scores of out-of-domain predictions, and their tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Self
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
-from ..estimators import parallel
 from ..exceptions import warn
 from ..linalg import Array, Ints
-from ..utils.progress import track
-from ..utils.samples import Balance, Samples
+from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list
 from ._candidate import Candidate
-from ._metrics import Scoring, check_metric, get_metric_scorer, uses_labels_only
-from ._split_evaluation import (
-    DECISION_SCORES,
-    FeatureStage,
-    IndexedCandidate,
+from ._evaluation import (
+    EvaluationConfig,
     Prediction,
-    RequestedResponses,
-    SplitRows,
     apply_scorer,
-    evaluate_group,
-    group_by,
-    sharing_key,
+    evaluate_candidates,
 )
-from ._table_preparation import prepare_samples
+from ._metrics import Scoring, check_metric, get_metric_scorer
+from ._splitters import Split
 
-Split = tuple[Ints, Ints]
-RESPONSES = ("predict_proba", "decision_function")
 TIE_TOLERANCE = 1e-12  # means of the same fractions may differ by rounding
 FIT_FACTS = ("fit_seconds", "predict_seconds", "n_components", "ridge", "weight")  # of Prediction, and of Score
-
-
-@dataclass(frozen=True)
-class ProgressOptions:
-    """How progress is shown: a description, verbosity, and the estimator whose callbacks are called."""
-
-    description: str = ""
-    verbose: int = 0
-    owner: Any = None
-
-
-SILENT = ProgressOptions()
-
-
-@dataclass(frozen=True)
-class EvaluationConfig:
-    """How candidates are evaluated.
-
-    Attributes
-    ----------
-    preparation : transformer, default=None
-        Fitted on the training rows of each split, and on no others; None uses the features as they are.
-    scoring : str or callable
-        The metric: some need probabilities or decision values, and a callable gets the fitted classifier.
-    balance : {"none", "classes", "domains"}, default="none"
-        What has equal weight among the training rows of each split, for classifiers that take sample weights.
-    n_jobs : int, default=None
-        Number of processes.
-    progress : ProgressOptions
-        How progress is shown.
-    """
-
-    preparation: Any = None
-    scoring: Scoring = "accuracy"
-    balance: Balance = "none"
-    n_jobs: int | None = None
-    progress: ProgressOptions = SILENT
-
-
-def evaluate_candidates(
-    candidates: Sequence[Candidate],
-    samples: Samples,
-    splits: Sequence[Split],
-    config: EvaluationConfig,
-    *,
-    with_decision_scores: Collection[int] | Literal["all"] = (),
-    with_probabilities: Collection[int] = (),
-    resampled: frozenset[int] = frozenset(),
-) -> Iterator[Prediction]:
-    """Predict the held-out rows of splits with candidates trained on the other rows: leave-one-domain-out evaluation.
-
-    Candidates that share computations are evaluated together, as are splits with the same training rows.
-
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        The candidates.
-    samples : Samples
-        All rows.
-    splits : sequence of (train, test)
-        Positions of rows.
-    config : EvaluationConfig
-        Preparation, metric, balance, processes and progress.
-    with_decision_scores : collection of int or "all"
-        Positions of candidates whose decision scores are returned as well; with "all" these are returned for every
-        candidate, and nothing that the metric needs.
-    with_probabilities : collection of int
-        Positions of candidates whose predicted probabilities are returned as well, if they have any.
-    resampled : frozenset of int
-        Splits that hold out rows which another split holds out, resampled: only transductive candidates whose decision
-        scores are returned are evaluated there, since others predict the same.
-
-    Yields
-    ------
-    prediction : Prediction
-        One for each candidate and split that it is evaluated on, in no particular order.
-    """
-    groups = group_by(enumerate(candidates), sharing_key)
-    splits_by_training = group_by(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
-    requests = [_group_requests(group, config.scoring, with_decision_scores) for group in groups]
-    for request in requests:
-        for index in set(with_probabilities).intersection(request):
-            request[index] = _add_probabilities(request[index])
-    stages = prepare_stages(samples, splits, splits_by_training, config.preparation)
-    jobs = (
-        delayed(evaluate_group)(group, stage, same, rows, request, config.balance, resampled)
-        for same, (stage, rows) in zip(splits_by_training, stages, strict=True)
-        for group, request in zip(groups, requests, strict=True)
-    )
-    batches = parallel(config.n_jobs, pre_dispatch="n_jobs")(jobs)
-    progress = config.progress
-    total = len(groups) * len(splits_by_training)
-    for batch in track(batches, total, progress.description, progress.verbose, progress.owner):
-        yield from batch
-
-
-def _group_requests(
-    group: Sequence[IndexedCandidate], scoring: Scoring, with_decision_scores: Collection[int] | Literal["all"]
-) -> dict[int, RequestedResponses]:
-    """The responses to compute for each candidate of a group."""
-    if with_decision_scores == "all":
-        return dict.fromkeys((index for index, _ in group), DECISION_SCORES)
-    responses = scoring if callable(scoring) else required_responses(scoring)
-    with_scores = DECISION_SCORES if callable(responses) else (*DECISION_SCORES, *responses)
-    return {index: with_scores if index in with_decision_scores else responses for index, _ in group}
-
-
-def _add_probabilities(request: RequestedResponses) -> RequestedResponses:
-    return request if callable(request) or "predict_proba" in request else (*request, "predict_proba")
-
-
-def required_responses(scoring: Scoring) -> tuple[str, ...]:
-    """Methods of a classifier that a metric needs beside predicted labels."""
-    return () if scoring == "accuracy" or uses_labels_only(scoring) else RESPONSES
-
-
-def prepare_stages(
-    samples: Samples, splits: Sequence[Split], splits_by_training: Sequence[Sequence[int]], preparation: Any
-) -> Iterator[tuple[FeatureStage, SplitRows]]:
-    """For splits with the same training rows: the prepared features, and which rows to train and to test on."""
-    unprepared = FeatureStage(samples)
-    for same in splits_by_training:
-        rows = SplitRows(np.asarray(splits[same[0]][0]), tuple(np.asarray(splits[k][1]) for k in same))
-        if preparation is None:
-            yield unprepared, rows
-            continue
-        fitted = clone(preparation).fit(_safe_indexing(samples.X, rows.train))
-        yield FeatureStage(prepare_samples(fitted, samples.take(rows.all))), rows.in_order
 
 
 class Scorer:

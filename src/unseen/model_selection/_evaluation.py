@@ -1,18 +1,22 @@
-"""Evaluation of candidates on splits with the same training rows; what candidates share is computed once."""
+"""Leave-one-domain-out evaluation: candidates, samples and splits in, out-of-domain predictions out.
+
+What candidates and splits share is computed once. Model selection, tables, verdicts and leaderboards are functions of
+the predictions.
+"""
 
 from __future__ import annotations
 
 import inspect
-import math
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from scipy import linalg
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
@@ -23,15 +27,14 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils import _safe_indexing, column_or_1d
 from threadpoolctl import ThreadpoolController
 
-from ..estimators import Projection, is_fitted_map
-from ..kernels import check_square_memory, squared_distances
-from ..linalg import Array, Ints, product
+from ..estimators import Projection, parallel
+from ..linalg import Array, CellStatistics, Ints, product, scatter_traces
+from ..utils.progress import track
 from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels, format_list
 from ..utils.warnings import SharedContext, ignore_warnings
 from ._candidate import (
     Candidate,
-    accepts_domains,
     bind_domains,
     fit_clone,
     ignore_expected_warnings,
@@ -39,17 +42,19 @@ from ._candidate import (
     is_transductive,
     median_width,
     nearest_index,
-    resolve_width,
 )
 from ._decompositions import (
-    KERNEL_PARAMS,
     Decomposition,
-    DecompositionSource,
-    SplitGrams,
-    map_features,
+    FeatureStage,
+    SplitRows,
+    get_membership,
+    hashable_key,
+    kernel_key,
     solution_params,
 )
-from ._table_preparation import tree_samples, with_categories
+from ._metrics import Scoring, uses_labels_only
+from ._preparation import prepare_samples, with_categories
+from ._splitters import Split
 
 T = TypeVar("T")
 EXPECTED_ERRORS = (
@@ -68,12 +73,53 @@ PREDICTS_HIGHEST_SCORE = (
 )  # predict the class with the highest score
 FORESTS = (RandomForestClassifier, ExtraTreesClassifier)
 MAX_ROWS_WITHOUT_THREADS = 32
+MAX_CACHED_RIDGES = 8  # reductions to cell space that are cached with a decomposition
 SMALLEST_PROBABILITY = 1e-30  # replaces a probability of 0, which rounding may give to classes of the training data
 IndexedCandidate = tuple[int, Candidate]
 RequestedResponses = (
     tuple[str, ...] | Callable[..., float]
 )  # methods of classifiers, or a scorer that takes the classifier
 ResponsesByCandidate = Mapping[int, RequestedResponses]
+
+
+RESPONSES = ("predict_proba", "decision_function")
+
+
+@dataclass(frozen=True)
+class ProgressOptions:
+    """How progress is shown: a description, verbosity, and the estimator whose callbacks are called."""
+
+    description: str = ""
+    verbose: int = 0
+    owner: Any = None
+
+
+SILENT = ProgressOptions()
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """How candidates are evaluated.
+
+    Attributes
+    ----------
+    preparation : transformer, default=None
+        Fitted on the training rows of each split, and on no others; None uses the features as they are.
+    scoring : str or callable
+        The metric: some need probabilities or decision values, and a callable gets the fitted classifier.
+    balance : {"none", "classes", "domains"}, default="none"
+        What has equal weight among the training rows of each split, for classifiers that take sample weights.
+    n_jobs : int, default=None
+        Number of processes.
+    progress : ProgressOptions
+        How progress is shown.
+    """
+
+    preparation: Any = None
+    scoring: Scoring = "accuracy"
+    balance: Balance = "none"
+    n_jobs: int | None = None
+    progress: ProgressOptions = SILENT
 
 
 @dataclass(frozen=True)
@@ -120,128 +166,6 @@ class ProjectionFacts:
 NO_PROJECTION = ProjectionFacts()
 
 
-class FeatureStage:
-    """Features that candidates are fitted to, with cached distances, kernels and decompositions that they share."""
-
-    def __init__(self, samples: Samples) -> None:
-        self.samples = samples
-        self._train = b""
-        self._distances: dict[bytes, Array] = {}
-        self._grams: dict[Hashable, SplitGrams] = {}
-        self._sources: dict[Hashable, DecompositionSource] = {}
-        self._frozen: dict[int, FeatureStage] = {}
-
-    @cached_property
-    def for_trees(self) -> FeatureStage:
-        """The stage of the features for trees."""
-        return FeatureStage(tree_samples(self.samples))
-
-    def distances_to(self, train: Ints, rows: Ints) -> Array:
-        """Squared distances of some samples from the training samples; a cached array that must not be modified.
-
-        They are computed about the mean of the training samples: a distant row in another split must not change their
-        rounding. All kernel widths of a split share them, so those of the last training set are kept.
-        """
-        if train.tobytes() != self._train:
-            self._train, self._distances = train.tobytes(), {}
-        key = rows.tobytes()
-        if key not in self._distances:
-            check_square_memory(math.isqrt(len(train) * len(rows)), copies=2, caller="An rbf SVM")
-            X_train = _safe_indexing(self.samples.X, train)
-            if key == self._train:
-                self._distances[key] = squared_distances(X_train)
-            else:
-                self._distances[key] = squared_distances(_safe_indexing(self.samples.X, rows), X_train)
-        return self._distances[key]
-
-    def source(self, projection: Projection) -> DecompositionSource:
-        """The source of decompositions for a kernel or feature map; all widths of the rbf kernel share distances."""
-        key = kernel_key(projection)
-        if key not in self._sources:
-            grams = None
-            if getattr(projection, "feature_map", None) is None:
-                family = "rbf" if projection.kernel == "rbf" else key
-                if family not in self._grams:
-                    self._grams = {family: SplitGrams(projection, self.samples.X, self.distances_to)}
-                grams = self._grams[family]
-            self._sources = {key: DecompositionSource(projection, self.samples, grams)}
-        return self._sources[key]
-
-    def after(self, transformer: Any, rows: SplitRows) -> tuple[FeatureStage, SplitRows]:
-        """The stage after a transformer that is fitted to the training samples; a frozen one serves all splits."""
-        if transformer is None:
-            return self, rows
-        samples = self.samples
-        if is_fitted_map(transformer):
-            if id(transformer) not in self._frozen:
-                self._frozen[id(transformer)] = FeatureStage(replace(samples, X=map_features(transformer, samples.X)))
-            return self._frozen[id(transformer)], rows
-        train = rows.train
-        X = _safe_indexing(samples.X, train)
-        fitted = resolve_width(transformer, X)
-        if not accepts_domains(fitted.fit):
-            fitted.fit(X, samples.y[train])
-            features = map_features(fitted, _safe_indexing(samples.X, rows.all))
-            return FeatureStage(replace(samples.take(rows.all), X=features)), rows.in_order
-        fitted.set_output(transform="default").fit(X, samples.y[train], sample_domain=samples.domain[train])
-        # The features of a sample may depend on the other held-out samples of its split, so rows are repeated.
-        features_by_part = [
-            fitted.transform(_safe_indexing(samples.X, part), sample_domain=samples.domain[part]) for part in rows
-        ]
-        ends = np.cumsum([len(part) for part in rows])
-        train_positions, *test_positions = np.split(np.arange(ends[-1]), ends[:-1])
-        repeated = replace(samples.take(np.concatenate(tuple(rows))), X=np.vstack(features_by_part))
-        return FeatureStage(repeated), SplitRows(train_positions, tuple(test_positions))
-
-
-@dataclass(frozen=True)
-class SplitRows:
-    """Training rows, and the held-out rows of each split with these training rows."""
-
-    train: Ints
-    tests: tuple[Ints, ...]
-
-    def __iter__(self) -> Iterator[Ints]:
-        return iter((self.train, *self.tests))
-
-    @cached_property
-    def test(self) -> Ints:
-        """All held-out rows, each once."""
-        return self.tests[0] if len(self.tests) == 1 else np.unique(np.concatenate(self.tests))
-
-    @cached_property
-    def places(self) -> tuple[Ints, ...]:
-        """Positions of the held-out rows of each split among all held-out rows."""
-        if len(self.tests) == 1:
-            return (np.arange(len(self.test)),)
-        return tuple(np.searchsorted(self.test, test) for test in self.tests)
-
-    @cached_property
-    def all(self) -> Ints:
-        """The training rows, then all held-out rows."""
-        return np.concatenate([self.train, self.test])
-
-    @cached_property
-    def in_order(self) -> SplitRows:
-        """Positions of these rows after they are taken in the order of `all`."""
-        n = len(self.train)
-        return SplitRows(np.arange(n), tuple(n + place for place in self.places))
-
-    def parts(self, Z: Any) -> list[Any]:
-        """Rows of each split, from an array with a row for each held-out row."""
-        return [Z] if len(self.tests) == 1 else [Z[place] for place in self.places]
-
-
-def kernel_key(projection: Any) -> Hashable:
-    """Parameters on which kernel methods must agree to share a decomposition."""
-    return tuple(hashable_key(getattr(projection, name, None)) for name in KERNEL_PARAMS)
-
-
-def hashable_key(value: Any) -> Any:
-    """The value if it is hashable, else its identity."""
-    return value if value.__hash__ else id(value)
-
-
 def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     """Lists of items with equal keys, in order of first occurrence."""
     groups: dict[Hashable, list[T]] = {}
@@ -257,6 +181,97 @@ def sharing_key(indexed: IndexedCandidate) -> Hashable:
         # Apart from users' own estimators, so that an exception of one of these does not fail the others.
         return kernel_key(candidate.transformer), candidate.own
     return candidate.method
+
+
+def evaluate_candidates(
+    candidates: Sequence[Candidate],
+    samples: Samples,
+    splits: Sequence[Split],
+    config: EvaluationConfig,
+    *,
+    with_decision_scores: Collection[int] | Literal["all"] = (),
+    with_probabilities: Collection[int] = (),
+    resampled: frozenset[int] = frozenset(),
+) -> Iterator[Prediction]:
+    """Predict the held-out rows of splits with candidates trained on the other rows: leave-one-domain-out evaluation.
+
+    Candidates that share computations are evaluated together, as are splits with the same training rows.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        The candidates.
+    samples : Samples
+        All rows.
+    splits : sequence of (train, test)
+        Positions of rows.
+    config : EvaluationConfig
+        Preparation, metric, balance, processes and progress.
+    with_decision_scores : collection of int or "all"
+        Positions of candidates whose decision scores are returned as well; with "all" these are returned for every
+        candidate, and nothing that the metric needs.
+    with_probabilities : collection of int
+        Positions of candidates whose predicted probabilities are returned as well, if they have any.
+    resampled : frozenset of int
+        Splits that hold out rows which another split holds out, resampled: only transductive candidates whose decision
+        scores are returned are evaluated there, since others predict the same.
+
+    Yields
+    ------
+    prediction : Prediction
+        One for each candidate and split that it is evaluated on, in no particular order.
+    """
+    groups = group_by(enumerate(candidates), sharing_key)
+    splits_by_training = group_by(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
+    requests = [_group_requests(group, config.scoring, with_decision_scores) for group in groups]
+    for request in requests:
+        for index in set(with_probabilities).intersection(request):
+            request[index] = _add_probabilities(request[index])
+    stages = prepare_stages(samples, splits, splits_by_training, config.preparation)
+    jobs = (
+        delayed(evaluate_group)(group, stage, same, rows, request, config.balance, resampled)
+        for same, (stage, rows) in zip(splits_by_training, stages, strict=True)
+        for group, request in zip(groups, requests, strict=True)
+    )
+    batches = parallel(config.n_jobs, pre_dispatch="n_jobs")(jobs)
+    progress = config.progress
+    total = len(groups) * len(splits_by_training)
+    for batch in track(batches, total, progress.description, progress.verbose, progress.owner):
+        yield from batch
+
+
+def _group_requests(
+    group: Sequence[IndexedCandidate], scoring: Scoring, with_decision_scores: Collection[int] | Literal["all"]
+) -> dict[int, RequestedResponses]:
+    """The responses to compute for each candidate of a group."""
+    if with_decision_scores == "all":
+        return dict.fromkeys((index for index, _ in group), DECISION_SCORES)
+    responses = scoring if callable(scoring) else required_responses(scoring)
+    with_scores = DECISION_SCORES if callable(responses) else (*DECISION_SCORES, *responses)
+    return {index: with_scores if index in with_decision_scores else responses for index, _ in group}
+
+
+def _add_probabilities(request: RequestedResponses) -> RequestedResponses:
+    return request if callable(request) or "predict_proba" in request else (*request, "predict_proba")
+
+
+def required_responses(scoring: Scoring) -> tuple[str, ...]:
+    """Methods of a classifier that a metric needs beside predicted labels."""
+    return () if scoring == "accuracy" or uses_labels_only(scoring) else RESPONSES
+
+
+def prepare_stages(
+    samples: Samples, splits: Sequence[Split], splits_by_training: Sequence[Sequence[int]], preparation: Any
+) -> Iterator[tuple[FeatureStage, SplitRows]]:
+    """For splits with the same training rows: the prepared features, and which rows to train and to test on."""
+    unprepared = FeatureStage(samples)
+    for same in splits_by_training:
+        rows = SplitRows(np.asarray(splits[same[0]][0]), tuple(np.asarray(splits[k][1]) for k in same))
+        if preparation is None:
+            yield unprepared, rows
+            continue
+        fitted = clone(preparation).fit(_safe_indexing(samples.X, rows.train))
+        yield FeatureStage(prepare_samples(fitted, samples.take(rows.all))), rows.in_order
 
 
 def evaluate_group(
@@ -589,8 +604,7 @@ def _kernel_width(candidate: Candidate) -> Any:
 def _evaluate_decomposition(group: list[IndexedCandidate], evaluation: _SplitEvaluation) -> None:
     """Evaluate methods with one kernel: one decomposition, then one solution for all settings that share it."""
     start = time.perf_counter()
-    decompositions = evaluation.stage.source(group[0][1].transformer)
-    decomposition = decompositions.decompose(evaluation.rows.train, evaluation.rows.test)
+    decomposition = evaluation.stage.decompose(group[0][1].transformer, evaluation.rows)
     shared_seconds = (time.perf_counter() - start) / len(group)
     for same_solution in group_by(group, lambda indexed: _solution_key(indexed[1].transformer)):
         with evaluation.recording_errors(same_solution):
@@ -653,3 +667,94 @@ def _evaluate_solution(
 
 def _parameter_values(projection: Projection, names: Iterable[str]) -> Hashable:
     return tuple(hashable_key(getattr(projection, name)) for name in names)
+
+
+class DecompositionCache:
+    """A least-recently-used cache of decompositions, of at most `max_bytes`; it keeps at least one."""
+
+    def __init__(self, max_bytes: float) -> None:
+        self.max_bytes = max_bytes
+        self._entries: OrderedDict[Hashable, tuple[Decomposition, int]] = OrderedDict()
+
+    def get(self, key: Hashable, size: int, make: Callable[[], Decomposition]) -> Decomposition:
+        """The decomposition of a key, of `size` bytes; `make` is called if it is not cached."""
+        if key not in self._entries:
+            while self._entries and sum(used for _, used in self._entries.values()) + size > self.max_bytes:
+                self._entries.popitem(last=False)
+            self._entries[key] = make(), size
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class _CachedStage(FeatureStage):
+    """Features whose decompositions are kept in a cache."""
+
+    def __init__(self, samples: Samples, cache: DecompositionCache) -> None:
+        super().__init__(samples)
+        self._cache = cache
+
+    def decompose(self, projection: Any, rows: SplitRows) -> Decomposition:
+        size = 8 * len(rows.train) * len(rows.all)
+
+        def make() -> Decomposition:
+            decomposition = super(_CachedStage, self).decompose(projection, rows)
+            decomposition.max_reductions = MAX_CACHED_RIDGES
+            return decomposition
+
+        return self._cache.get((self, kernel_key(projection)), size, make)
+
+
+@dataclass(frozen=True)
+class ProjectedSplit:
+    """A split transformed by a projection: training and held-out samples, and traces of scatters.
+
+    `scatters` are traces over the training samples: see `unseen.linalg.traces`.
+    """
+
+    train: Array
+    test: Array
+    scatters: dict[str, float]
+
+
+class CachedSplit:
+    """One split under any setting of any projection: the first setting of a kernel costs a decomposition.
+
+    Parameters
+    ----------
+    samples : Samples
+        All rows.
+    split : (train, test)
+        Positions of rows.
+    preparation : transformer
+        Fitted on the training rows, as in `evaluate_candidates`.
+    cache : DecompositionCache
+        Where decompositions are kept, together with those of other splits.
+    """
+
+    def __init__(self, samples: Samples, split: Split, preparation: Any, cache: DecompositionCache) -> None:
+        ((stage, self.rows),) = prepare_stages(samples, [split], [[0]], preparation)
+        self.samples = stage.samples
+        self.stage = _CachedStage(stage.samples, cache)
+
+    def project(self, projection: Projection) -> ProjectedSplit:
+        """Samples as the projection, fitted to the training rows, transforms them."""
+        with ignore_expected_warnings(), single_thread():
+            decomposition = self.stage.decompose(projection, self.rows)
+            train, held_out = decomposition.project(projection, decomposition.solve(projection), self.rows.parts)
+            membership = get_membership(self.samples, self.rows.train)
+            scatters = scatter_traces(CellStatistics.from_features(train, membership))
+        return ProjectedSplit(train, held_out[0] if isinstance(held_out, list) else held_out, scatters)
+
+    def evaluate(self, candidate: Candidate) -> Prediction:
+        """Predictions of a candidate, trained on the training rows, for the held-out rows."""
+        (prediction,) = evaluate_group([(0, candidate)], self.stage, [0], self.rows, {0: ()})
+        return prediction
+
+    def score(self, prediction: Prediction) -> float:
+        """Accuracy of a prediction; NaN if the candidate could not be fitted."""
+        if prediction.codes is None:
+            return np.nan
+        return float(np.mean(prediction.codes == self.samples.codes[self.rows.test]))

@@ -36,8 +36,16 @@ from ..estimators import (
     UndoBias,
 )
 from ..utils.validation import format_list
-from ._candidate import Candidate, Features, Sharing, clone_with_params, consumes_domains, full_repr, is_transductive
-from ._source_code import hash_source
+from ._candidate import (
+    Candidate,
+    Features,
+    Sharing,
+    clone_with_params,
+    consumes_domains,
+    full_repr,
+    hash_source,
+    is_transductive,
+)
 
 Kind = Literal["plain", "reference", "invariant", "auto"]
 Grid = Mapping[str, Sequence[Any]]
