@@ -16,10 +16,9 @@ pytest.importorskip("skops", reason="model files need the extra")
 import typer
 from typer.testing import CliRunner
 
-from cli_models import frame
 from unseen.cli._app import app
 from unseen.cli._help import Group
-from unseen.cli._report import exit_on_interrupt, name_options
+from unseen.cli._report import exit_on_interrupt
 
 
 def run(*args):
@@ -149,7 +148,7 @@ def test_several_methods_make_an_ensemble(home, tmp_path):
     assert (result.exit_code, "at least one method" in result.stderr) == (2, True)
 
 
-# Interrupts and messages
+# Interrupts and errors
 
 
 def test_an_interrupt_outside_the_computation_exits_with_130_and_a_sentence():
@@ -170,33 +169,8 @@ def test_an_interrupt_outside_the_computation_exits_with_130_and_a_sentence():
     assert (result.exit_code, result.stderr) == (130, "Interrupted. Nothing was written.\n")
 
 
-@pytest.mark.parametrize(
-    ("message", "translated"),
-    [
-        ("Set the parameter max_per_domain to choose.", "Set --max-per-domain to choose."),
-        ("Add it to the parameter drop.", "Add it to --drop."),
-        ("1.0 GiB is available. Lower max_per_domain.", "1.0 GiB is available. Lower --max-per-domain."),
-        ("Or set the parameter scale to standardize.", "Or set --scale to standardize."),
-        ("Use n_jobs=1.", "Use --jobs=1."),
-        ("A larger batch_size makes it smaller.", "A larger --batch-size makes it smaller."),
-        ("coverage=0.9 is not attainable.", "--coverage=0.9 is not attainable."),
-        ("metric must be a name.", "--metric must be a name."),
-        ("Set domain='my site' to distinguish domains.", "Set --domain 'my site' to distinguish domains."),
-        ("Use transductive=True or leave it out.", "Use --transductive or leave it out."),
-        ("That is what transductive=True is worth.", "That is what --transductive is worth."),
-        ("Use metric='balanced_accuracy' to give", "Use --metric balanced_accuracy to give"),
-        # Columns, files, attributes and plain words stay as they are.
-        ("it has no column 'batch_size'", "it has no column 'batch_size'"),
-        ("batch_size.csv cannot be used", "batch_size.csv cannot be used"),
-        ("folder/n_jobs does not exist", "folder/n_jobs does not exist"),
-        ("The metric must be defined.", "The metric must be defined."),
-    ],
-)
-def test_messages_of_the_library_name_options(message, translated):
-    assert name_options(message) == translated
-
-
-def test_a_note_about_the_new_table_names_an_option(home, tmp_path):
-    frame(12, "north", 5).write_csv(tmp_path / "new.csv")
-    result = run("predict", home / "plain.unseen", tmp_path / "new.csv", "-o", tmp_path / "p.csv")
-    assert "Set --domain site to distinguish domains" in result.stderr
+def test_an_error_of_a_parameter_names_its_option(home, tmp_path):
+    command = ["predict", home / "plain.unseen", home / "new.csv", "-o", tmp_path / "p.csv", "--coverage", "0.99"]
+    result = run(*command)
+    assert result.exit_code == 2
+    assert "Error: --coverage=0.99 is not attainable" in result.stderr

@@ -134,7 +134,7 @@ def test_what_a_model_file_cannot_hold_is_refused_before_the_work(folder, monkey
         code, _, err = run("fit", *TABLE, "-o", "m.unseen", "--methods", *asked)
         assert code == 2
         assert "This model cannot be stored" in err
-        assert "--trusted sklearn.naive_bayes.GaussianNB" in err
+        assert "sklearn.naive_bayes.GaussianNB" in err
 
 
 def test_a_classifier_of_another_type_is_stored_if_its_type_is_named(folder):
@@ -144,7 +144,7 @@ def test_a_classifier_of_another_type_is_stored_if_its_type_is_named(folder):
     assert "sklearn.naive_bayes.GaussianNB" in out
     code, _, err = run("predict", "m.unseen", "sites.csv", "-o", "labels.csv")
     assert code == 2
-    assert "load it with --trusted sklearn.naive_bayes.GaussianNB" in err
+    assert "sklearn.naive_bayes.GaussianNB. If you know these types" in err
     code, _, err = run("predict", "m.unseen", "sites.csv", *TRUST, "-o", "labels.csv")
     assert code == 0, err
     assert len((folder / "labels.csv").read_text().splitlines()) == 91

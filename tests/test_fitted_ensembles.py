@@ -92,7 +92,7 @@ def test_by_default_a_prediction_does_not_depend_on_the_other_rows(table, method
 @pytest.mark.parametrize("methods", ["centered logistic", ["logistic", "centered logistic"]])
 def test_a_transductive_method_must_be_allowed(table, methods):
     with pytest.raises(
-        ValueError, match=r"'centered logistic', which is transductive\. Use transductive=True or leave"
+        ValueError, match=r"'centered logistic', which is transductive\. Allow transductive models, or leave"
     ):
         fit_table(table, methods)
 

@@ -248,7 +248,7 @@ def test_a_pipeline_that_centers_new_domains_is_transductive():
     centered = make_pipeline(StandardScaler(), DomainCenterer(), GaussianNB())
     model = UnseenClassifier([("mine", centered)], transductive=True).fit(X, Y, sample_domain=D)
     assert model.best_kind_ == "transductive"
-    with pytest.raises(ValueError, match=r"which is transductive\. Use transductive=True"):
+    with pytest.raises(ValueError, match=r"which is transductive\. Allow transductive models"):
         UnseenClassifier([("mine", centered)]).fit(X, Y, sample_domain=D)
 
 

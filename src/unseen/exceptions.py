@@ -30,6 +30,26 @@ class NewDataWarning(UserWarning):
     """New data differ from the training data in a way that affects predictions."""
 
 
+class ParameterError(ValueError):
+    """A parameter has a value that is not allowed.
+
+    Parameters
+    ----------
+    parameter : str
+        Name of the parameter.
+    message : str
+        Sentences that begin with the name.
+    """
+
+    def __init__(self, parameter: str, message: str) -> None:
+        super().__init__(parameter, message)
+        self.parameter = parameter
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
 # Ways to avoid a SmallBatchError, in terms of Python parameters.
 REMEDIES = {
     "batch": "predict at least {min_rows} rows of each new domain at once",

@@ -18,8 +18,6 @@ from ._report import (
     make_console,
     make_table,
     message_console,
-    name_column_options,
-    name_options,
     print_notices,
     print_result,
     select_fitting_columns,
@@ -168,7 +166,7 @@ def run_and_report(
                 command=o.current_command(),
                 validation=validation or ValidationOptions(),
             )
-        summary = name_summary_options(comparison.summary())
+        summary = comparison.summary()
         if report is not None:
             write_text(render_comparison(summary), report)
         without_pictures = {name: value for name, value in summary.items() if name != "pictures"}
@@ -178,25 +176,6 @@ def run_and_report(
             "Some methods failed; the reasons are listed above. Run the same command again to retry them."
         )
         raise typer.Exit(1)
-
-
-def name_summary_options(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return a summary whose sentences name options of the command instead of parameters of the library."""
-    verdict = summary["verdict"]
-    diagnosis = summary["diagnosis"]
-    columns = diagnosis["columns"]
-    if columns is not None:
-        columns = {**columns, "sentences": [name_column_options(sentence) for sentence in columns["sentences"]]}
-    return {
-        **summary,
-        "data": {**summary["data"], "notices": [name_options(notice) for notice in summary["data"]["notices"]]},
-        "verdict": {
-            **verdict,
-            "headline": name_options(verdict["headline"]),
-            "sentences": [name_options(sentence) for sentence in verdict["sentences"]],
-        },
-        "diagnosis": {**diagnosis, "columns": columns},
-    }
 
 
 def list_scores(summary: dict[str, Any]) -> list[dict[str, Any]]:

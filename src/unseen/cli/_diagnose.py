@@ -10,7 +10,6 @@ from ..utils.io import check_output_path
 from . import _options as o
 from ._report import (
     escape_controls,
-    name_column_options,
     print_notices,
     print_result,
     save_figure,
@@ -77,9 +76,6 @@ def diagnose(
             verbose=int(not quiet),
         )
         summary = diagnosis.summary()
-        if summary["columns"] is not None:
-            sentences = summary["columns"]["sentences"]
-            summary["columns"]["sentences"] = [name_column_options(sentence) for sentence in sentences]
         if report is not None:
             write_text(render_diagnosis(summary), report)
         if figure is not None:

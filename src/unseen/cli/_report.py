@@ -10,8 +10,6 @@ import errno
 import io
 import json
 import os
-import re
-import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,7 +26,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..exceptions import DataWarning
+from ..exceptions import DataWarning, ParameterError
 from ..utils.io import ESCAPED_DIRECTION, atomic_write, escape_controls
 
 if TYPE_CHECKING:
@@ -37,37 +35,6 @@ if TYPE_CHECKING:
 STANDARD_OUTPUT = Path("-")
 FORMAT_BY_SUFFIX = {".csv": "csv", ".json": "json"}
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as a shell reports it
-# Parameters of the library whose options have other names; the others only have hyphens instead of underscores.
-OPTION_BY_PARAMETER = {
-    "cache": "--store",
-    "center": "--centering",
-    "client": "--scheduler",
-    "method": "--methods",
-    "n_jobs": "--jobs",
-    "n_landmarks": "--landmarks",
-    "n_permutations": "--permutations",
-    "preprocess": "--scale",
-    "random_state": "--seed",
-    "sample_domain": "--domain",
-    "sets": "--coverage",
-}
-# Messages of the library name parameters in these forms: "the parameter drop"; a name in front of "must be" or of the
-# equals sign at the beginning; and anywhere a name that is not a word, unless it is quoted as the names of columns are.
-LEADING_NAMES = (
-    "balance|by|centering|cost|coverage|grid|metric|positive|preprocess|repeats|scale|selection|store|threshold"
-)
-UNAMBIGUOUS_NAMES = (
-    "batch_size|domain_from|feature_map|max_per_domain|min_domain_rows|n_jobs|n_landmarks|n_permutations|output_name|"
-    "random_state"
-)
-PARAMETER = re.compile(
-    rf"\bthe parameter (\w+)|^({LEADING_NAMES})(?= must be |=)|(?<![\w'\"./-])({UNAMBIGUOUS_NAMES})(?![\w'\"/(-]|\.\w)"
-    r"|\b(client)(?= not used)"
-)
-# Messages recommend values of parameters in this form: "Set domain='site'", "Use metric='roc_auc'".
-ASSIGNMENT = re.compile(r"\b(Pass|Set|Use) (center|domain|feature_map|group|label|metric)=(?:True\b|'([^']*)')")
-TRANSDUCTIVE = re.compile(r"(?<![\w'\"])transductive=True\b")  # anywhere in a sentence, since it has no value to quote
-TRUSTED = re.compile(r"\btrusted=\[([\w.,' ]*)\]")
 PIPE_WIDTH = 240  # columns of a table that is written to a file or a pipe
 
 
@@ -130,8 +97,7 @@ def shorten(name: str, max_width: int) -> str:
 def translate_errors(resume: str = "") -> Iterator[None]:
     """Turn exceptions that a user can act on into a message and an exit code, and print each warning once.
 
-    Messages of the library name parameters; these become options. Warnings about the data are printed at once, others
-    at the end.
+    Warnings about the data are printed at once, others at the end.
     """
     later: list[str] = []
     shown: set[str] = set()
@@ -157,8 +123,8 @@ def translate_errors(resume: str = "") -> Iterator[None]:
     except KeyboardInterrupt:
         exit_on_interrupt(resume)
     except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:
-        reason = _describe_missing_file(error) if isinstance(error, FileNotFoundError) else str(error)
-        error_console.print(Text.assemble(("Error: ", "bold red"), escape_controls(name_options(reason))))
+        reason = _describe_missing_file(error) if isinstance(error, FileNotFoundError) else describe_error(error)
+        error_console.print(Text.assemble(("Error: ", "bold red"), escape_controls(reason)))
         raise typer.Exit(2) from None
     except (BrokenProcessPool, OSError, MemoryError) as error:
         reason = str(error) or type(error).__name__
@@ -166,7 +132,7 @@ def translate_errors(resume: str = "") -> Iterator[None]:
             reason = "A process died: it was killed, or memory ran out. Use --jobs 1 or --max-per-domain."
         elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
             reason = f"The disk is full: {error.filename or 'a file'} cannot be written. Free some space on it."
-        text = name_options(f"{reason} {resume}".strip())
+        text = f"{reason} {resume}".strip()
         error_console.print(Text.assemble(("Failed: ", "bold red"), escape_controls(text)))
         raise typer.Exit(1) from None
 
@@ -199,46 +165,19 @@ def exit_on_interrupt(resume: str = "") -> NoReturn:
     raise typer.Exit(INTERRUPT_EXIT_CODE) from None
 
 
-def name_options(text: str) -> str:
-    """Replace the parameters that a message of the library names by the options of the command."""
-
-    def get_option(name: str) -> str:
-        return OPTION_BY_PARAMETER.get(name, f"--{name.replace('_', '-')}")
-
-    def get_option_with_value(match: re.Match[str]) -> str:
-        verb, name, value = match.groups()
-        return f"{verb} {get_option(name)}" if value is None else f"{verb} {get_option(name)} {shlex.quote(value)}"
-
-    text = TRANSDUCTIVE.sub("--transductive", ASSIGNMENT.sub(get_option_with_value, text))
-    text = TRUSTED.sub(lambda match: "--trusted " + match[1].replace("'", "").replace(" ", ""), text)
-    return PARAMETER.sub(lambda match: get_option(match[match.lastindex or 0]), text)
-
-
-COLUMN_ADVICE = re.compile(r"\b(drop|missing)=([\[{].*?[\]}])(?=[.,;: ]|$)")
-
-
-def name_column_options(text: str) -> str:
-    """Write what a sentence on columns advises as options: ``drop=["a", "b"]`` becomes ``--drop a,b``."""
-
-    def get_option(match: re.Match[str]) -> str:
-        is_shortened = match[2].endswith(", ...]")
-        try:
-            value = json.loads(f"{match[2][:-6]}]" if is_shortened else match[2])
-        except json.JSONDecodeError:
-            return match[0]
-        if match[1] == "drop":
-            names = ",".join(f'"{name}"' if "," in name else name for name in value)
-            return f"--drop {shlex.quote(names)}" + (" and so on" if is_shortened else "")
-        return " ".join(f"--missing {shlex.quote(f'{name}={entry}')}" for name, entry in value.items())
-
-    return COLUMN_ADVICE.sub(get_option, text)
+def describe_error(error: Exception) -> str:
+    """Return the message of an error, which names the option of the parameter at fault."""
+    if not isinstance(error, ParameterError):
+        return str(error)
+    name = {"preprocess": "scale"}.get(error.parameter, error.parameter)  # the only option of another name
+    option = f"--{name.replace('_', '-')}"
+    return f"{option}{error.message.removeprefix(error.parameter)}"
 
 
 def print_notices(lines: Iterable[str]) -> None:
     """Print assumptions and omissions to standard error."""
     for line in lines:
-        text = name_column_options(name_options(line))
-        message_console.print(Text.assemble(("Note: ", "bold"), escape_controls(text)))
+        message_console.print(Text.assemble(("Note: ", "bold"), escape_controls(line)))
 
 
 def select_format(format: str | None, output: Path = STANDARD_OUTPUT) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from .. import __version__
+from ..exceptions import ParameterError
 from ..kernels import SizePlan
 from ..linalg import Ints
 from ..model_selection import (
@@ -163,12 +164,12 @@ class Protocol:
         get_metric(self.metric)
         for name, allowed in ALLOWED_VALUES.items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
+                raise ParameterError(name, f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
         if not self.heads or not set(self.heads) <= set(HEADS):
             raise ValueError(f"heads must be a sequence of {', '.join(HEADS)}; got {self.heads!r}.")
         for name, minimum, value in (("repeats", 1, self.repeats), ("seed", 0, self.seed)):
             if not isinstance(value, Integral) or value < minimum:
-                raise ValueError(f"{name} must be an integer of at least {minimum}; got {value!r}.")
+                raise ParameterError(name, f"{name} must be an integer of at least {minimum}; got {value!r}.")
         if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:
             raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
 

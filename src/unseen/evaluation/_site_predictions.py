@@ -15,6 +15,7 @@ from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 
 from .. import __version__
 from ..estimators import parallel
+from ..exceptions import ParameterError
 from ..linalg import Array
 from ..model_selection import EXPECTED_ERRORS, Method, describe_method
 from ..models import choose_fit_threshold, fit_table
@@ -235,9 +236,10 @@ def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Read complete lines, and remove a last line that is incomplete because the run was killed."""
     content = path.read_bytes()
     if content and not content.startswith(FIRST_BYTES):
-        raise ValueError(
+        raise ParameterError(
+            "store",
             f"store={str(path)!r} is not a file of validation results: its first bytes are not {FIRST_BYTES!r}. It was "
-            "not changed. Use another file name."
+            "not changed. Use another file name.",
         )
     end = content.rfind(b"\n") + 1
     for number, text in enumerate(content[:end].splitlines(), start=1):
@@ -247,9 +249,10 @@ def _read_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if missing:
                 raise ValueError(f"it lacks {', '.join(sorted(missing))}")
         except (ValueError, AttributeError) as error:
-            raise ValueError(
+            raise ParameterError(
+                "store",
                 f"store={str(path)!r} is damaged: line {number} cannot be read ({error}). It was not changed. Remove "
-                "the line, or use another file name."
+                "the line, or use another file name.",
             ) from None
         yield line["key"], line
     if end < len(content):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from .. import __version__
-from ..exceptions import DataWarning, NewDataWarning, warn
+from ..exceptions import DataWarning, NewDataWarning, ParameterError, warn
 from ..kernels import SizePlan
 from ..linalg import Array
 from ..metrics import stated_odds
@@ -312,9 +312,10 @@ def _validate_model(
         positive = classes[table_model.positive_code]
     positive, positive_rule = choose_positive(classes, positive)
     if isinstance(threshold, str):
-        raise ValueError(
+        raise ParameterError(
+            "threshold",
             f"threshold={threshold!r} cannot be chosen for a fitted model, since that would use the labels of the new "
-            "sites. Use a number, or leave it out for the threshold of the model."
+            "sites. Use a number, or leave it out for the threshold of the model.",
         )
     check_threshold(threshold, len(classes))
     if threshold is None:
@@ -372,9 +373,10 @@ def check_cost(cost: str) -> None:
     try:
         stated_odds(f"cost={cost}")
     except ValueError:
-        raise ValueError(
+        raise ParameterError(
+            "cost",
             f"cost={cost!r} is not allowed. Use two positive numbers, such as '5:1' if a missed event costs 5 times as "
-            "much as a false alarm."
+            "much as a false alarm.",
         ) from None
 
 
@@ -386,8 +388,8 @@ def count_parameters(schema: Schema) -> int:
 def read_subgroups(X: Array, schema: Schema, name: str) -> dict[str, NDArray[np.bool_]]:
     """Rows of each subgroup by a column of the features; numbers with many values are divided at their terciles."""
     if name not in schema.feature_names:
-        raise ValueError(
-            f"by={name!r} is not a column of the features. Use one of {format_list(schema.feature_names)}."
+        raise ParameterError(
+            "by", f"by={name!r} is not a column of the features. Use one of {format_list(schema.feature_names)}."
         )
     position = schema.feature_names.index(name)
     column = schema.columns[position]

@@ -42,7 +42,7 @@ MIN_GAIN_OVER_MAJORITY = 0.02  # of accuracy; a smaller gain is pointed out
 MIN_DOMAINS_WITHOUT_CAUTION = 6
 SHOWN_DECIMALS = 3  # of scores as fractions: a tenth of a percentage point
 BALANCED_ACCURACY_ADVICE = (
-    "Accuracy depends little on rare classes. Use metric='balanced_accuracy' to give all classes the same weight."
+    "Accuracy depends little on rare classes. The metric balanced_accuracy gives all classes the same weight."
 )
 
 
@@ -195,13 +195,13 @@ def _describe_opt_in(results: ComparisonResults, interval: Interval | None) -> I
     n_used = sum(row.transductive for row in rows)
     if not n_used:
         yield (
-            "In a fit, transductive=True would change nothing here: the acceptance test rejected every transductive "
+            "In a fit, transductive steps would change nothing here: the acceptance test rejected every transductive "
             f"step, and {AUTO_TRANSDUCTIVE!r} makes the predictions of 'auto'."
         )
         return
     conclusion = {1: "it pays", -1: "it costs", 0: "a gain cannot be told from zero"}[interval.sign]
     yield (
-        f"{AUTO_TRANSDUCTIVE!r} against 'auto', over held-out domains: {interval}. That is what transductive=True is "
+        f"{AUTO_TRANSDUCTIVE!r} against 'auto', over held-out domains: {interval}. That is what transductive steps are "
         f"worth in a fit: {conclusion}. The acceptance test accepted a transductive step in {n_used} of {len(rows)} "
         f"cases. It needs a batch of at least {MIN_BATCH_ROWS} rows of the new domain, without labels, with class "
         "proportions similar to those of training."

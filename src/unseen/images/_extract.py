@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ..exceptions import ParameterError
 from ..tables import TableError, format_count, is_path
 from ..utils.io import atomic_write, is_special_file, temporary_folder
 from ..utils.progress import progress
@@ -90,7 +91,7 @@ class Extractor:
 
     def __post_init__(self) -> None:
         if self.batch_size < 1:
-            raise ValueError(f"batch_size must be 1 or more; got {self.batch_size}.")
+            raise ParameterError("batch_size", f"batch_size must be 1 or more; got {self.batch_size}.")
 
     @cached_property
     def network(self) -> Network:

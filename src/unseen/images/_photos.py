@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..exceptions import ParameterError
 from ..tables import TableError, as_text, check_name_lengths, get_file_ending, iter_batches, translate_read_errors
 from ..utils.validation import format_list
 from ._pixels import SUFFIXES
@@ -116,7 +117,7 @@ def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) 
             return _from_pattern(source, paths, name, domain_from)
         return _from_folders(source, paths, name)
     if domain_from is not None:
-        raise ValueError(f"domain_from needs a folder of images; {source} is not a folder.")
+        raise ParameterError("domain_from", f"domain_from needs a folder of images; {source} is not a folder.")
     return _from_listing(source)
 
 
@@ -156,10 +157,11 @@ def _from_pattern(root: Path, paths: list[str], name: str, pattern: str) -> Phot
     try:
         regex = re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"domain_from={pattern!r} is not a regular expression: {error}.") from None
+        raise ParameterError("domain_from", f"domain_from={pattern!r} is not a regular expression: {error}.") from None
     if regex.groups != 1 and "domain" not in regex.groupindex:
-        raise ValueError(
-            f"domain_from={pattern!r} must have one group, in parentheses, or one named domain: (?P<domain>...)."
+        raise ParameterError(
+            "domain_from",
+            f"domain_from={pattern!r} must have one group, in parentheses, or one named domain: (?P<domain>...).",
         )
     group: str | int = "domain" if "domain" in regex.groupindex else 1
     has_label = "label" in regex.groupindex

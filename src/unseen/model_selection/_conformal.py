@@ -7,6 +7,7 @@ from typing import Self
 
 import numpy as np
 
+from ..exceptions import ParameterError
 from ..linalg import Array
 from ._calibration import Arrays, Codes, Mask, row_weights, true_class_values
 
@@ -51,11 +52,14 @@ class ConformalSets:
         """Raise ValueError if a coverage is not attainable."""
         m = len(self.scores)
         if not 0 < coverage < 1:
-            raise ValueError(f"coverage={coverage!r} is not between 0 and 1. Use for example coverage=0.9.")
+            raise ParameterError(
+                "coverage", f"coverage={coverage!r} is not between 0 and 1. Use for example coverage=0.9."
+            )
         if coverage - COVERAGE_ROUNDING > self.attainable:
-            raise ValueError(
+            raise ParameterError(
+                "coverage",
                 f"coverage={coverage:g} is not attainable with {m} held-out domain{'s' * (m > 1)}: at most "
-                f"1 - 1/(m + 1) = {self.attainable:.3g}. Use a smaller coverage or more domains."
+                f"1 - 1/(m + 1) = {self.attainable:.3g}. Use a smaller coverage or more domains.",
             )
 
     def thresholds(self, coverage: float, n_classes: int) -> Array:

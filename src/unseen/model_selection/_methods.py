@@ -699,8 +699,8 @@ def expand_methods(
         if not transductive:
             if method.transductive:
                 raise ValueError(
-                    f"The methods contain {method.name!r}, which is transductive. Use transductive=True or leave it "
-                    "out."
+                    f"The methods contain {method.name!r}, which is transductive. Allow transductive models, or "
+                    "leave it out."
                 )
             members = [member for member in members if not member.transductive]
         expanded.update(dict.fromkeys(members or [method]))

@@ -27,7 +27,6 @@ from ..shift import (
     is_missing_code,
     measure_magnitudes,
     name_conversions,
-    quote_name,
 )
 from ..tables import Schema, Table
 from ..utils.validation import EncodedLabels, Labels
@@ -218,7 +217,7 @@ def _new_codes(column: str, entry: Mapping[str, Any], values: Array, name: str) 
             f"{column!r} is {text} in {share:.0%} of {name}; in training its values were {format_number(known.min())} "
             f"to {format_number(known.max())}."
         )
-        action = f"If {text} stands for a missing value, treat it as one: missing={{{quote_name(column)}: {text}}}."
+        action = f"If {text} stands for a missing value, declare it with the parameter missing."
         findings.append(Finding(column, (name,), "missing_code", "high", message, action, share, value))
     return findings
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
-from ..exceptions import DataWarning, warn
+from ..exceptions import DataWarning, ParameterError, warn
 from ..kernels import SizePlan
 from ..model_selection import check_metric, get_metric, parse_methods
 from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions, open_data
@@ -131,7 +131,9 @@ def fit(
     methods = parse_methods(methods if isinstance(methods, list) else [methods])
     resolve_methods(methods, transductive=transductive)  # raises for transductive methods that are not allowed
     if feature_map not in get_args(FeatureMap):
-        raise ValueError(f"feature_map must be one of {', '.join(get_args(FeatureMap))}; got {feature_map!r}.")
+        raise ParameterError(
+            "feature_map", f"feature_map must be one of {', '.join(get_args(FeatureMap))}; got {feature_map!r}."
+        )
     scoring = get_metric(metric).scoring
     options = TableOptions(
         label=label,
@@ -195,4 +197,7 @@ def _find_unused(plan: SizePlan, **arguments: Any) -> list[str]:
     unused = [name for name, value in arguments.items() if value is not None and plan.exact]
     if not unused:
         return []
-    return [f"{' and '.join(unused)} not used with exact kernels. Set feature_map='nystroem' to use landmarks."]
+    return [
+        f"{' and '.join(unused)} not used with exact kernels. Set the parameter feature_map to nystroem to use "
+        "landmarks."
+    ]

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from sklearn.utils import check_consistent_length, gen_batches
 
-from ..exceptions import NewDataWarning, warn
+from ..exceptions import NewDataWarning, ParameterError, warn
 from ..linalg import Array, Ints, Moments, merge_moments
 from ..model_selection import MIN_BATCH_ROWS, Forecast
 from ..shift import NoveltyResult
@@ -506,7 +506,7 @@ class Model:
             Summary, notices, and the DataFrame or the path of the file.
         """
         if centering not in ("model", "target"):
-            raise ValueError(f"centering must be 'model' or 'target'; got {centering!r}.")
+            raise ParameterError("centering", f"centering must be 'model' or 'target'; got {centering!r}.")
         model = self.table_model
         missing_in_training = self._missing_in_training()
         if coverage is not None:  # an unattainable coverage raises an error before the data are read

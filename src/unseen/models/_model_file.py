@@ -177,7 +177,7 @@ def _require_trusted(foreign: list[str], trusted: Collection[str]) -> None:
         raise ModelFileError(
             f"This model cannot be stored: it holds objects of type {', '.join(missing)}. Model files hold the "
             f"estimators of unseen and {storable}; nearest neighbors need algorithm='brute'. To store it all the same, "
-            f"name the types: trusted={missing!r}. Readers of the file have to name them too."
+            f"name these types as trusted. Readers of the file have to name them too."
         )
     _require_importable(foreign)
 
@@ -307,8 +307,8 @@ def _reject_untrusted(path: Path, foreign: list[str], trusted: Collection[str]) 
     if untrusted:
         raise ModelFileError(
             f"{path}: refused, because it holds objects of types that models of unseen do not have: "
-            f"{', '.join(untrusted)}. If you know these types and trust the source of the file, load it with "
-            f"trusted={untrusted!r}."
+            f"{', '.join(untrusted)}. If you know these types and trust the source of the file, name them as "
+            "trusted."
         )
 
 

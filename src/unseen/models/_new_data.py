@@ -169,7 +169,7 @@ class NewTable:
             if self.domain is None and schema.domain in file_types:
                 yield (
                     f"The column {schema.domain!r} named the domains in training; here it is ignored. Set "
-                    f"domain={schema.domain!r} to distinguish domains."
+                    f"the parameter domain to {schema.domain} to distinguish domains."
                 )
 
     def has_column(self, name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..estimators import DomainTransformer
+from ..exceptions import ParameterError
 from ..linalg import Array, Ints
 from ..model_selection import EnsembleClassifier, is_transductive
 from ..shift import Novelty
@@ -96,7 +97,8 @@ class TableModel:
     def check_can_center(self) -> None:
         """Raise ValueError if no member can be centered on new samples."""
         if not any(isinstance(member[0], DomainTransformer) for member in self.ensemble.members_):
-            raise ValueError(
+            raise ParameterError(
+                "centering",
                 "centering='target' needs a model with a projection or a centered classifier, and this model has none. "
-                "Use centering='model', or fit with method CIDG, MDA, SCA, DICA or KFDA."
+                "Use centering='model', or fit with method CIDG, MDA, SCA, DICA or KFDA.",
             )

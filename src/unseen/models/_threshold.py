@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..exceptions import ParameterError
 from ..linalg import Array
 from ..metrics import ThresholdChoice, choose_threshold
 from ..model_selection import MIN_DOMAINS_FOR_INTERVAL, forecast, score_labels
@@ -24,7 +25,9 @@ def choose_positive(classes: Labels, positive: Any) -> tuple[Any, str]:
     names = classes.tolist()
     if len(names) > 2:
         if positive is not None:
-            raise ValueError(f"positive={positive!r} needs two classes, but there are {len(names)}. Leave it out.")
+            raise ParameterError(
+                "positive", f"positive={positive!r} needs two classes, but there are {len(names)}. Leave it out."
+            )
         return None, ""
     if positive is None:
         rule = (
@@ -33,7 +36,7 @@ def choose_positive(classes: Labels, positive: Any) -> tuple[Any, str]:
         return names[1], rule
     matches = [name for name in names if name == positive or str(name) == str(positive)]
     if not matches:
-        raise ValueError(f"positive={positive!r} is not a class. Use {names[0]!r} or {names[1]!r}.")
+        raise ParameterError("positive", f"positive={positive!r} is not a class. Use {names[0]!r} or {names[1]!r}.")
     return matches[0], ""
 
 
@@ -42,11 +45,13 @@ def check_threshold(threshold: str | float | None, n_classes: int) -> None:
     if threshold is None:
         return
     if n_classes > 2:
-        raise ValueError(f"threshold={threshold!r} needs two classes, but there are {n_classes}. Leave it out.")
+        raise ParameterError(
+            "threshold", f"threshold={threshold!r} needs two classes, but there are {n_classes}. Leave it out."
+        )
     try:
         choose_threshold([0, 1], [0.4, 0.6], threshold)
     except ValueError as error:
-        raise ValueError(str(error).replace("aim=", "threshold=", 1)) from None
+        raise ParameterError("threshold", str(error).replace("aim=", "threshold=", 1)) from None
 
 
 def choose_domain_threshold(
@@ -83,8 +88,8 @@ def with_threshold(fit: TableFit, threshold: str | float | None, positive: Any =
     """
     if threshold is None:
         if positive is not None:
-            raise ValueError(
-                f"positive={positive!r} has no effect without a threshold. Set threshold, or leave it out."
+            raise ParameterError(
+                "positive", f"positive={positive!r} has no effect without a threshold. Set threshold, or leave it out."
             )
         return fit
     classes = fit.model.classes_

@@ -21,7 +21,6 @@ from ._column_audit import (
     is_missing_code,
     measure_magnitudes,
     name_conversions,
-    quote_name,
 )
 from ._columns import ColumnValues, DomainRows, columns_from_matrix, format_number
 from ._diagnose import ClassShift, Diagnosis, Shift, diagnose

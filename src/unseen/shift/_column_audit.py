@@ -310,7 +310,7 @@ def _code_finding(column: str, value: float, counts: Ints, where: Ints, rest: Ar
         f"{column!r} is {text} in {places}; its ordinary values are {format_number(rest.min())} to "
         f"{format_number(rest.max())}."
     )
-    action = f"If {text} stands for a missing value, treat it as one: missing={{{quote_name(column)}: {text}}}."
+    action = f"If {text} stands for a missing value, declare it with the parameter missing."
     affected = float(counts[where].sum() / domain.sizes.sum())
     return Finding(column, _names(domain, where), "missing_code", "high", message, action, affected, value)
 
@@ -367,10 +367,7 @@ def _units(column: ColumnValues, parts: Sequence[Array], domain: DomainRows) -> 
                 f"{format_number(float(np.median(parts[d])))} there and {elsewhere} elsewhere, which fits "
                 f"{name_conversions(conversions)}."
             )
-            action = (
-                f"Convert the column ({conversions[0].remedy}) in {name}, or leave it out: "
-                f"drop=[{quote_name(column.name)}]."
-            )
+            action = f"Convert the column ({conversions[0].remedy}) in {name}, or leave it out."
             affected = float(domain.sizes[d] / domain.sizes.sum())
             factor = conversions[0].factor
             findings.append(Finding(column.name, (name,), "units", "high", message, action, affected, factor))
@@ -389,11 +386,11 @@ def _identifies_domain(column: ColumnValues, parts: Sequence[Array], domain: Dom
     if is_constant and len(set(values)) < len(values):
         severity = "medium"
         message = f"{column.name!r} describes the domain, not its rows: it has one value in each domain."
-        action = f"Its effect is estimated from {len(values)} domains only; leave it out if in doubt:"
+        action = f"Its effect is estimated from {len(values)} domains only; leave it out if in doubt."
     elif is_constant:
         example = _enumerate([f"{column.text(values[d])} in {domain.names[d]}" for d in (0, 1)])
         message = f"{column.name!r} identifies the domain: each domain has one value, all different ({example})."
-        action = "A model cannot learn from it for a new domain:"
+        action = "A model cannot learn from it for a new domain. Leave it out."
     else:
         accuracy = _domain_accuracy(column, domain)
         if accuracy < IDENTIFIES:
@@ -402,8 +399,7 @@ def _identifies_domain(column: ColumnValues, parts: Sequence[Array], domain: Dom
             f"{column.name!r} identifies the domain: its value alone predicts the domain of a row with a balanced "
             f"accuracy of {accuracy:.0%}."
         )
-        action = "A model cannot use it in a new domain:"
-    action = f"{action} drop=[{quote_name(column.name)}]."
+        action = "A model cannot use it in a new domain. Leave it out."
     return [Finding(column.name, domain.names, "identifies_domain", severity, message, action, 1.0)]
 
 
@@ -446,7 +442,7 @@ def _missing(column: ColumnValues, domain: DomainRows, level: float) -> list[Fin
         f"{_enumerate_some(_names(domain, rest))}."
     )
     is_high = spread >= MOSTLY_MISSING
-    action = f"{'Leave it out:' if is_high else 'Check why; leaving it out is'} drop=[{quote_name(column.name)}]."
+    action = "Leave it out." if is_high else "Check why, or leave it out."
     affected = float(shares[where] @ domain.sizes[where] / domain.sizes.sum())
     severity: Severity = "high" if is_high else "medium"
     return [Finding(column.name, _names(domain, where), "missing", severity, message, action, affected)]
@@ -469,10 +465,7 @@ def _constant(column: ColumnValues, parts: Sequence[Array], domain: DomainRows, 
             f"{column.name!r} is {column.text(part[0])} in every row of {name} that has a value; elsewhere it has "
             f"{n_values} different values, and {column.text(part[0])} in at most {_percent(share)} of a domain."
         )
-        action = (
-            f"If it was not recorded in {name}, set it to missing there, or leave it out: "
-            f"drop=[{quote_name(column.name)}]."
-        )
+        action = f"If it was not recorded in {name}, set it to missing there, or leave it out."
         affected = float(domain.sizes[d] / domain.sizes.sum())
         findings.append(Finding(column.name, (name,), "constant", "high", message, action, affected))
     return findings
@@ -526,11 +519,9 @@ def describe_findings(findings: Sequence[Finding]) -> list[str]:
             continue
         columns = list(dict.fromkeys(finding.column for finding in group))
         names = [_describe_briefly(finding) for finding in group]
-        drop = ", ".join(quote_name(name) for name in columns[: SHOWN + 1])
-        drop = f"{drop}, ..." if len(columns) > SHOWN + 1 else drop
         more = f"at least {MOSTLY_MISSING if severity == 'high' else MIN_MISSING:.0%} more often"
         sentence = GROUP_SENTENCES[kind].format(n=len(columns), names=_enumerate_some(names), more=more)
-        sentences.append(f"{sentence} Check them; leaving them out is drop=[{drop}].")
+        sentences.append(f"{sentence} Check them, or leave them out.")
     return sentences
 
 
@@ -554,12 +545,6 @@ def _shift_sentences(shifts: Sequence[ColumnShift]) -> list[str]:
         "Columns that differ most between domains within classes, with the share of their variance that domains "
         f"explain: {_enumerate_some(names)}."
     ]
-
-
-def quote_name(name: str) -> str:
-    """A name in double quotes, as Python code has it."""
-    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 def _names(domain: DomainRows, positions: Iterable[int]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from ..exceptions import ParameterError
 from ..utils.validation import format_list
 from ._errors import format_unknown_column
 from ._files import TableFile, are_part_names
@@ -85,7 +86,7 @@ class TableOptions:
 
     def __post_init__(self) -> None:
         if self.dates not in get_args(Dates):
-            raise ValueError(f"dates must be one of {', '.join(get_args(Dates))}; got {self.dates!r}.")
+            raise ParameterError("dates", f"dates must be one of {', '.join(get_args(Dates))}; got {self.dates!r}.")
         for role in ("label", "domain", "group"):
             if not isinstance(getattr(self, role), str | None):
                 raise TypeError(f"{role} must be the name of a column; got {getattr(self, role)!r}.")
@@ -98,11 +99,12 @@ class TableOptions:
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
                 raise TypeError(f"{parameter} must be an integer; got {value!r}.")
         if self.max_per_domain is not None and self.max_per_domain < 2:
-            raise ValueError(
-                f"max_per_domain must be at least 2, since a domain needs two classes; got {self.max_per_domain}."
+            raise ParameterError(
+                "max_per_domain",
+                f"max_per_domain must be at least 2, since a domain needs two classes; got {self.max_per_domain}.",
             )
         if self.min_domain_rows < 1:
-            raise ValueError(f"min_domain_rows must be at least 1; got {self.min_domain_rows}.")
+            raise ParameterError("min_domain_rows", f"min_domain_rows must be at least 1; got {self.min_domain_rows}.")
 
 
 def _check_column_names(names: Any, parameter: str) -> tuple[str, ...] | None:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from ..exceptions import ParameterError
 from ..linalg import check_squares
 from ..utils.validation import format_list
 from ._column_roles import parse_missing_values
@@ -453,14 +454,15 @@ def make_preprocessor(schema: Schema, scale: Scale = "standardize") -> Any:
     from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 
     if scale not in get_args(Scale):
-        raise ValueError(f"scale must be one of {', '.join(get_args(Scale))}; got {scale!r}.")
+        raise ParameterError("scale", f"scale must be one of {', '.join(get_args(Scale))}; got {scale!r}.")
     numeric = [i for i, column in enumerate(schema.columns) if column.kind != "categorical"]
     categorical = [i for i, column in enumerate(schema.columns) if column.kind == "categorical"]
     if scale == "l2" and categorical:
         names = ", ".join(repr(schema.columns[i].name) for i in categorical)
-        raise ValueError(
+        raise ParameterError(
+            "scale",
             f"scale='l2' requires a table of numbers, but {names} hold levels. Leave out these columns, or set the "
-            "parameter scale to standardize."
+            "parameter scale to standardize.",
         )
     numeric_steps = [SimpleImputer(strategy="median", keep_empty_features=True)]
     if scale != "none":
