@@ -3,9 +3,8 @@
 For each data set some domains are the new site in turn. A default ensemble is fitted to at most 7 other domains with at
 most 150 rows each, with the members, settings and preparation of `unseen.fit`, and predicts at most 600 rows of the
 site. Then n = 10, 25, 50 or 100 labels of the site are revealed, five times at random, the level of adaptation is
-chosen by the plan that the fit made, and the other rows are scored. All levels without a refit are scored as well, to
-compare the chosen level with the best one in hindsight; so are the true class frequencies of the site in place of
-labels.
+chosen by the plan of the model, and the other rows are scored. Offsets are scored as well where the plan keeps the
+model; so are the true class frequencies of the site in place of labels.
 
 Rows go to a JSON-lines file site by site, so a run that was stopped continues where it was.
 
@@ -29,16 +28,7 @@ import polars as pl
 from sklearn.base import clone
 
 from studies.ensembles import NAMES, TABULAR, load_set
-from unseen.adaptation import (
-    AS_IS,
-    FEATURES,
-    LOCAL,
-    OFFSETS,
-    WEIGHTS,
-    HeldOutDomain,
-    adapt_probabilities,
-    score_gains,
-)
+from unseen.adaptation import AS_IS, OFFSETS, HeldOutDomain, apply_offsets, fit_offsets, score_gains
 from unseen.kernels import SizePlan
 from unseen.model_selection import (
     METHODS,
@@ -46,6 +36,7 @@ from unseen.model_selection import (
     LeaveOneDomainOut,
     SelectionOptions,
     join_views,
+    plan_adaptation,
     prepare_samples,
     select_model,
     single_thread,
@@ -63,7 +54,7 @@ SITE_ROWS = 600
 N_LABELS = (10, 25, 50, 100)
 DRAWS = 5
 MIN_TEST_ROWS = 20
-LEVELS = (AS_IS, OFFSETS, WEIGHTS, FEATURES, LOCAL)
+LEVELS = (AS_IS, OFFSETS)
 
 
 def load(root: Path, name: str) -> tuple[Samples, Any]:
@@ -101,25 +92,13 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
     splits = list(LeaveOneDomainOut().split(sources.X, sources.y, sources.domain))
     with single_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = select_model(candidates, sources, splits, config, SelectionOptions(plan_adaptation=True))
+        model = select_model(candidates, sources, splits, config, SelectionOptions())
         fitted = clone(preparation).fit(sources.X)
         prepared = prepare_samples(fitted, sources)
         ensemble, _ = model.refit(prepared, SizePlan.from_rows(len(prepared), exact=True), config)
     X = join_views(prepare_samples(fitted, site))
-    scores = ensemble.member_scores(X)
-    has_weights = len(ensemble.weights) > 1
-    part = HeldOutDomain(
-        name="site",
-        probabilities=ensemble.combine_scores(scores, X),
-        codes=site.codes,
-        members=ensemble.temper(scores) if has_weights else None,
-        weights=ensemble.weights if has_weights else None,
-        inverse_temperature=ensemble.inverse_temperature,
-        calibration_offsets=ensemble.calibration_offsets,
-        features=ensemble.prepared_features(X),
-    )
-    plan = model.plan
-    assert plan is not None
+    part = HeldOutDomain("site", ensemble.predict_proba(X), site.codes)
+    plan = plan_adaptation(ensemble)
     P = part.probabilities
     accuracy = float(np.mean(P.argmax(axis=1) == part.codes))
     rng = np.random.default_rng(0)
@@ -132,26 +111,19 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
         if len(part.codes) - n < MIN_TEST_ROWS:
             continue
         draws = np.array([rng.permutation(len(part.codes))[:n] for _ in range(DRAWS)])
-        gains: dict[str, dict[str, list[float]]] = {}
-        for level in LEVELS:
-            if level == WEIGHTS and not has_weights:
-                gains[level] = gains[OFFSETS]
-                continue
-            adapted = adapt_probabilities(part, draws, plan, level)
-            gains[level] = to_lists(score_gains(part, adapted, draws))
-        prior = np.broadcast_to(with_prior, (DRAWS, *P.shape))
-        gains["prior"] = to_lists(score_gains(part, prior, draws))
-        has_all = [len(np.unique(part.codes[rows])) == P.shape[1] for rows in draws]
-        chosen = []
-        for is_complete in has_all:
-            available = [OFFSETS, *([WEIGHTS] if has_weights else []), FEATURES, *([LOCAL] if is_complete else [])]
-            chosen.append(plan.choose(n, available).level)
+        offsets, scales = fit_offsets(P[draws], part.codes[draws], plan.prior)
+        adapted = {
+            AS_IS: np.broadcast_to(P, (DRAWS, *P.shape)),
+            OFFSETS: apply_offsets(P[None], offsets, scales),
+            "prior": np.broadcast_to(with_prior, (DRAWS, *P.shape)),
+        }
+        gains = {level: to_lists(score_gains(part, probabilities, draws)) for level, probabilities in adapted.items()}
+        chosen = [plan.choose(n).level] * DRAWS
         expected = {}
-        for level in (OFFSETS, *({*chosen} - {AS_IS, OFFSETS})):
-            for metric in ("log_loss", "accuracy"):
-                gain = plan.gain(level, n, metric)
-                if gain is not None:
-                    expected[f"{level} {metric}"] = [gain.mean, gain.low, gain.high]
+        for metric in ("log_loss", "accuracy"):
+            gain = plan.gain(OFFSETS, n, metric)
+            if gain is not None:
+                expected[metric] = [gain.mean, gain.low, gain.high]
         results.append(
             {
                 "n": n,
@@ -188,13 +160,10 @@ def summarize(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
             best = max(LEVELS, key=lambda level: float(np.mean(gains[level]["log_loss"])))
             inside = {"log_loss": [], "accuracy": []}
             for draw in draws:
-                level = result["chosen"][draw]
-                if level == AS_IS:
-                    level = OFFSETS
                 for metric, values in inside.items():
-                    interval = result["expected"].get(f"{level} {metric}")
+                    interval = result["expected"].get(metric)
                     if interval is not None:
-                        values.append(interval[1] <= gains[level][metric][draw] <= interval[2])
+                        values.append(interval[1] <= gains[OFFSETS][metric][draw] <= interval[2])
             rows.append(
                 {
                     "data": record["data"],
@@ -208,12 +177,6 @@ def summarize(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "log loss": -mean("log_loss"),
                     "offsets accuracy": 100 * mean("accuracy", OFFSETS),
                     "offsets log loss": -mean("log_loss", OFFSETS),
-                    "weights accuracy": 100 * mean("accuracy", WEIGHTS),
-                    "weights log loss": -mean("log_loss", WEIGHTS),
-                    "features accuracy": 100 * mean("accuracy", FEATURES),
-                    "features log loss": -mean("log_loss", FEATURES),
-                    "local accuracy": 100 * mean("accuracy", LOCAL),
-                    "local log loss": -mean("log_loss", LOCAL),
                     "best in hindsight": best,
                     "best accuracy": 100 * mean("accuracy", best),
                     "best log loss": -mean("log_loss", best),

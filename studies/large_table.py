@@ -73,7 +73,7 @@ def main() -> None:
         for name in options.sites or np.unique(site).tolist():
             kept = site != name
             start = time.process_time()
-            fit = fit_table(table.take(kept), method, simulate_adaptation=False)
+            fit = fit_table(table.take(kept), method)
             risks = fit.model.predict_proba(X[~kept])[:, 1]
             threshold = choose_fit_threshold(fit, "dead", AIM).threshold
             seconds = time.process_time() - start

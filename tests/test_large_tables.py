@@ -48,7 +48,7 @@ def test_logistic_regression_of_a_large_table_is_that_of_scikit_learn(large):
 
 def test_trees_are_fitted_to_all_rows_and_predict_all_held_out_rows(large):
     X, y, site = large
-    fit = fit_table(table_from_arrays(X, y, site), "gradient boosting", simulate_adaptation=False)
+    fit = fit_table(table_from_arrays(X, y, site), "gradient boosting")
     assert fit.stream["classifier_rows"] == N_ROWS
     assert fit.stream["choice_rows"] == 3_000
     assert sum(fit.scored_rows.values()) == N_ROWS

@@ -191,37 +191,40 @@ def test_a_model_that_cannot_be_fitted_is_an_error_and_one_beside_it_a_warning()
 # Adaptation
 
 
-def make_plan(log_loss, levels=("offsets",), sizes=(10, 40)):
-    """A plan of four domains with these gains in log loss, all of them without a loss of accuracy."""
-    gains = {"log_loss": np.array(log_loss), "accuracy": np.where(np.isnan(log_loss), np.nan, 0.01)}
-    variances = {metric: np.zeros((len(levels), len(sizes))) for metric in gains}
-    return AdaptationPlan(levels, sizes, tuple("abcd"), gains, variances)
+def make_plan(log_loss, level="offsets"):
+    """A plan of four domains with these gains in log loss by number of labels, without a loss of accuracy."""
+    gains = {}
+    for n, values in log_loss.items():
+        by_domain = np.array(values)[:, None]
+        gains[n] = {"log_loss": by_domain, "accuracy": np.where(np.isnan(by_domain), np.nan, 0.01)}
+    return AdaptationPlan(tuple("abcd"), {level: gains})
 
 
 def test_between_numbers_of_labels_without_a_common_domain_the_gain_is_that_of_the_smaller():
     nan = np.nan
-    plan = make_plan([[[0.1, 0.2, nan, nan], [nan, nan, 0.4, 0.5]]])
+    plan = make_plan({10: [0.1, 0.2, nan, nan], 40: [nan, nan, 0.4, 0.5]})
     assert plan.gain("offsets", 20) == plan.gain("offsets", 10)
     assert plan.gain("offsets", 40).mean == pytest.approx(0.45)
 
 
 def test_levels_without_a_common_domain_are_not_compared():
     nan = np.nan
-    plan = make_plan([[[0.1, 0.1, nan, nan]], [[nan, nan, 0.9, 0.9]]], ("offsets", "weights"), (10,))
-    assert plan.choose(10, ["offsets", "weights"]).level == "offsets"
-    assert plan.choose(10, ["weights"]).level == "weights"
-    assert plan.describe("local", 10) == "The gain was not simulated."
+    plan = make_plan({10: [0.1, 0.1, nan, nan]})
+    refit = make_plan({10: [nan, nan, 0.9, 0.9]}, "refit")
+    assert plan.with_refit(10, refit.gains["refit"][10]).choose(10).level == "offsets"
+    assert refit.choose(10).level == "refit"
+    assert plan.describe("refit", 10) == "The gain was not simulated."
 
 
 def test_a_plan_states_where_adaptation_was_not_simulated_does_not_help_or_helps_no_longer():
-    assert AdaptationPlan.empty().sentences() == [
+    assert AdaptationPlan().sentences() == [
         "The source domains are too few, or have too few rows, to simulate adaptation."
     ]
-    harmful = make_plan(np.full((1, 2, 4), -0.1)).sentences()
+    harmful = make_plan({10: [-0.1] * 4, 40: [-0.1] * 4}).sentences()
     assert harmful == [
         "With up to 40 labels no level of adaptation is expected to improve the model: keep it as it is."
     ]
-    first, useful, no_longer = make_plan([[[0.1] * 4, [-0.1] * 4]]).sentences()
+    first, useful, no_longer = make_plan({10: [0.1] * 4, 40: [-0.1] * 4}).sentences()
     assert first == "With fewer than 10 labels keep the model as it is."
     assert useful.startswith("With about 10 labels use")
     assert no_longer.startswith("With about 40 labels: With 40 labels no level of adaptation")

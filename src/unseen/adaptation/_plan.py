@@ -1,41 +1,75 @@
-"""The regime curve of a model: the expected gain of each level of adaptation against the number of labels."""
+"""The regime curve of a model: the expected gain of each level of adaptation against the number of labels.
+
+Adaptation is simulated on out-of-domain predictions for source domains that are held out in turn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.special import stdtrit
 
-from ..linalg import Array
-from ._estimates import OffsetPrior
+from ..linalg import Array, Ints
+from ._offsets import MIN_PROBABILITY, OffsetPrior, apply_offsets, fit_offsets, log_evidence
 
 AS_IS = "none"
 OFFSETS = "offsets"
-WEIGHTS = "weights"
-FEATURES = "features"
 REFIT = "refit"
-LOCAL = "local"
-LEVELS = (AS_IS, OFFSETS, WEIGHTS, FEATURES, REFIT, LOCAL)  # from the least to the most demanding
-LEVEL_NAMES = {
+# From the least to the most demanding.
+LEVELS = {
     AS_IS: "the model as it is",
     OFFSETS: "class offsets and temperature",
-    WEIGHTS: "member weights, class offsets and temperature",
-    FEATURES: "feature effects, class offsets and temperature",
     REFIT: "refit with the new domain",
-    LOCAL: "local model only",
 }
 METRICS = ("log_loss", "accuracy")
 SIZES = (5, 10, 25, 50, 100, 200)  # numbers of labels of the simulation
 MIN_LABELS = SIZES[0]  # with fewer labels the model stays as it is
+MIN_TEST_ROWS = 20  # that are scored
 MIN_DOMAINS = 2  # a gain over fewer domains has no interval
 CONFIDENCE = 0.9  # one-sided, of the bounds that a level must respect
 PREDICTION_LEVEL = 0.9  # of the interval for the gain at one new domain
 # A level is eligible only if the lower bounds of its mean gains exceed minus these margins.
 MAX_LOG_LOSS_DECREASE = 0.01
 MAX_ACCURACY_DECREASE = 0.01
+# Predictions that a model keeps for the simulation: of so many domains, rows of a domain, and probabilities in all.
+MAX_DOMAINS = 24
+MAX_ROWS = 300
+MAX_PROBABILITIES = 2**18
+DRAWS = (5, 12)  # fewest and most draws of labels from a domain
+TOTAL_DRAWS = 100  # of all domains together, as far as the limits allow
+OFFSET_STDS = (0.1, 0.2, 0.4, 0.8, 1.6)
+SCALE_STDS = (0.05, 0.1, 0.2, 0.4)
+PRIORS = [OffsetPrior(offset**2, scale**2) for offset in OFFSET_STDS for scale in SCALE_STDS]
+# Hyperpriors of the standard deviations: log-normal with these medians and a factor of e. They count about as much as
+# one domain, and decide if there are very few domains.
+OFFSET_STD_MEDIAN = 0.4
+SCALE_STD_MEDIAN = 0.15
+
+
+class HeldOutDomain(NamedTuple):
+    """Out-of-domain predictions for one source domain, by a model that was fitted without it.
+
+    `probabilities` (n, C) are under the natural class frequencies, and `codes` (n,) are positions of the true classes.
+    """
+
+    name: str
+    probabilities: Array
+    codes: Ints
+
+
+def limit_held_out_domains(domains: Sequence[HeldOutDomain]) -> list[HeldOutDomain]:
+    """As many domains and rows, drawn at random, as a model keeps for the simulation, in single precision."""
+    rng = np.random.default_rng(0)
+    chosen = np.sort(rng.permutation(len(domains))[:MAX_DOMAINS]).tolist()
+    limited = []
+    for name, P, codes in (domains[k] for k in chosen):
+        n_rows = min(MAX_ROWS, max(MAX_PROBABILITIES // (len(chosen) * P.shape[1]), 1))
+        rows = np.arange(len(codes)) if len(codes) <= n_rows else np.sort(rng.permutation(len(codes))[:n_rows])
+        limited.append(HeldOutDomain(name, P[rows].astype(np.float32), codes[rows]))
+    return limited
 
 
 @dataclass(frozen=True)
@@ -94,41 +128,19 @@ class AdaptationPlan:
 
     Attributes
     ----------
-    levels : tuple of str
-        The simulated levels.
-    sizes : tuple of int
-        The numbers of labels.
     domains : tuple of str
         Names of the source domains.
-    gains : dict of str to ndarray of shape (n_levels, n_sizes, n_domains)
-        Gain over the model as it is, by metric: decrease of the log loss in nats, and increase of the accuracy as a
-        share. NaN where a domain has too few rows.
-    draw_variances : dict of str to ndarray of shape (n_levels, n_sizes)
-        Variance of the gain between draws of labels from one domain, averaged over domains.
+    gains : dict
+        By level, from the least to the most demanding, and number of labels: for each metric the gain over the model as
+        it is on each draw of labels, an array of shape (n_domains, n_draws). Gains are the decrease of the log loss in
+        nats, and the increase of the accuracy as a share. NaN where a domain has too few rows.
     prior : OffsetPrior
         Variances for class offsets and temperature.
-    prior_rows : float
-        Number of rows that the weights of the model count for when they are updated.
-    feature_std : float
-        Prior standard deviation, in logits, of the effects of all features together.
     """
 
-    levels: tuple[str, ...]
-    sizes: tuple[int, ...]
-    domains: tuple[str, ...]
-    gains: dict[str, Array]
-    draw_variances: dict[str, Array]
+    domains: tuple[str, ...] = ()
+    gains: Mapping[str, Mapping[int, Mapping[str, Array]]] = field(default_factory=dict)
     prior: OffsetPrior = field(default_factory=OffsetPrior)
-    prior_rows: float = 100.0
-    feature_std: float = 0.5
-
-    @classmethod
-    def empty(cls, *, prior: OffsetPrior | None = None, prior_rows: float = 100.0, feature_std: float = 0.5) -> Self:
-        """A plan without simulations: priors alone, and no level that could be chosen."""
-        prior = OffsetPrior() if prior is None else prior
-        gains = {metric: np.empty((0, 0, 0)) for metric in METRICS}
-        variances = {metric: np.empty((0, 0)) for metric in METRICS}
-        return cls((), (), (), gains, variances, prior, prior_rows, feature_std)
 
     def gain(self, level: str, n_labels: int, metric: str = "log_loss") -> Gain | None:
         """Expected gain of a level with this number of labels; None if fewer than two domains have enough rows.
@@ -136,27 +148,27 @@ class AdaptationPlan:
         Gains are interpolated between simulated numbers of labels on a logarithmic axis. Above the largest number at
         which two domains were simulated they are those of that number.
         """
-        if level not in self.levels or n_labels < MIN_LABELS:
+        curve = {}
+        for n, draws in self.gains.get(level, {}).items():
+            is_known = np.isfinite(draws[metric]).all(axis=1)
+            if np.sum(is_known) >= MIN_DOMAINS:
+                variances = draws[metric][is_known].var(axis=1, ddof=1) if draws[metric].shape[1] > 1 else np.zeros(1)
+                curve[n] = draws[metric].mean(axis=1), float(variances.mean())
+        smaller = [n for n in curve if n <= n_labels]
+        if not smaller or n_labels < MIN_LABELS:
             return None
-        position = self.levels.index(level)
-        is_known = np.isfinite(self.gains[metric][position]).sum(axis=1) >= MIN_DOMAINS
-        sizes = np.array(self.sizes)[is_known]
-        if not len(sizes) or n_labels < sizes[0]:
-            return None
-        curve = self.gains[metric][position][is_known]
-        variances = self.draw_variances[metric][position][is_known]
-        lower = int(np.searchsorted(sizes, n_labels, side="right")) - 1
-        values = curve[lower]
-        variance = variances[lower]
-        if sizes[lower] < n_labels and lower + 1 < len(sizes):
-            share = np.log(n_labels / sizes[lower]) / np.log(sizes[lower + 1] / sizes[lower])
-            between = (1 - share) * values + share * curve[lower + 1]
+        lower = max(smaller)
+        values, variance = curve[lower]
+        upper = min((n for n in curve if n > n_labels), default=None)
+        if upper is not None and lower < n_labels:
+            share = np.log(n_labels / lower) / np.log(upper / lower)
+            between = (1 - share) * values + share * curve[upper][0]
             if np.isfinite(between).sum() >= MIN_DOMAINS:
                 values = between
-                variance = (1 - share) * variance + share * variances[lower + 1]
-        return Gain.from_domains(values, float(variance))
+                variance = (1 - share) * variance + share * curve[upper][1]
+        return Gain.from_domains(values, variance)
 
-    def choose(self, n_labels: int, available: Iterable[str]) -> Decision:
+    def choose(self, n_labels: int) -> Decision:
         """The level with the largest expected decrease of log loss among those that are unlikely to harm.
 
         A level is eligible if the lower bounds of its mean gains in log loss and accuracy are above minus the margins.
@@ -171,7 +183,7 @@ class AdaptationPlan:
         best = AS_IS
         best_gains = np.zeros(len(self.domains))
         n_simulated = 0
-        for level in (level for level in LEVELS if level in set(available)):
+        for level in self.gains:
             log_loss = self.gain(level, n_labels, "log_loss")
             accuracy = self.gain(level, n_labels, "accuracy")
             if log_loss is None or accuracy is None:
@@ -188,7 +200,7 @@ class AdaptationPlan:
             if difference.mean() > (0 if best == AS_IS else error):
                 best = level
                 best_gains = log_loss.by_domain
-        reason = f"With {n_labels} labels: {LEVEL_NAMES[best]}. {self.describe(best, n_labels)}"
+        reason = f"With {n_labels} labels: {LEVELS[best]}. {self.describe(best, n_labels)}"
         if not n_simulated:
             reason = (
                 "The source domains have too few rows, or are too few, to simulate adaptation, so the model is kept "
@@ -215,11 +227,10 @@ class AdaptationPlan:
 
     def sentences(self) -> list[str]:
         """What to expect from some numbers of labels, before any label is collected."""
-        is_known = np.isfinite(self.gains["log_loss"]).sum(axis=2) >= MIN_DOMAINS
-        sizes = [n for n, known in zip(self.sizes, is_known.any(axis=0), strict=True) if known]
+        sizes = sorted({n for level, curve in self.gains.items() for n in curve if self.gain(level, n) is not None})
         if not sizes:
             return ["The source domains are too few, or have too few rows, to simulate adaptation."]
-        decisions = {n: self.choose(n, self.levels) for n in sizes}
+        decisions = {n: self.choose(n) for n in sizes}
         useful = [n for n, decision in decisions.items() if decision.level != AS_IS]
         if not useful:
             return [
@@ -230,87 +241,91 @@ class AdaptationPlan:
         for n, decision in decisions.items():
             if decision.level != AS_IS:
                 sentences.append(
-                    f"With about {n} labels use {LEVEL_NAMES[decision.level]}. {self.describe(decision.level, n)}"
+                    f"With about {n} labels use {LEVELS[decision.level]}. {self.describe(decision.level, n)}"
                 )
             elif n > useful[0]:
                 sentences.append(f"With about {n} labels: {decision.reason}")
         return sentences
 
-    def with_level(self, level: str, n_labels: int, gains: Mapping[str, Array]) -> Self:
-        """A plan with one more level, simulated for one number of labels."""
-        sizes = tuple(sorted({*self.sizes, n_labels}))
-        old_positions = [sizes.index(n) for n in self.sizes]
-        shape = (len(self.levels) + 1, len(sizes), len(self.domains))
-        new_gains = {metric: np.full(shape, np.nan) for metric in METRICS}
-        new_variances = {metric: np.zeros(shape[:2]) for metric in METRICS}
-        for metric in METRICS:
-            new_gains[metric][:-1, old_positions] = self.gains[metric]
-            new_gains[metric][-1, sizes.index(n_labels)] = gains[metric]
-            new_variances[metric][:-1, old_positions] = self.draw_variances[metric]
-        levels = (*self.levels, level)
-        return replace(self, levels=levels, sizes=sizes, gains=new_gains, draw_variances=new_variances)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "levels": list(self.levels),
-            "sizes": list(self.sizes),
-            "domains": list(self.domains),
-            "gains": {metric: _to_lists(self.gains[metric]) for metric in METRICS},
-            "draw_variances": {metric: _to_lists(self.draw_variances[metric]) for metric in METRICS},
-            "offset_variance": self.prior.offset_variance,
-            "scale_variance": self.prior.scale_variance,
-            "prior_rows": self.prior_rows,
-            "feature_std": self.feature_std,
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """From the result of `to_dict`; ValueError if it is not one."""
-        try:
-            levels = tuple(map(str, values["levels"]))
-            sizes = tuple(int(n) for n in values["sizes"])
-            domains = tuple(map(str, values["domains"]))
-            gains = {metric: np.array(values["gains"][metric], dtype=np.float64) for metric in METRICS}
-            variances = {metric: np.array(values["draw_variances"][metric], dtype=np.float64) for metric in METRICS}
-            prior = OffsetPrior(float(values["offset_variance"]), float(values["scale_variance"]))
-            prior_rows = float(values["prior_rows"])
-            feature_std = float(values["feature_std"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the simulation of adaptation is incomplete ({type(error).__name__}: {error})") from error
-        shape = (len(levels), len(sizes), len(domains))
-        is_valid = set(levels) <= set(LEVELS) and list(sizes) == sorted(set(sizes))
-        for metric in METRICS:
-            is_valid &= gains[metric].shape == shape and variances[metric].shape == shape[:2]
-            is_valid &= bool((variances[metric] >= 0).all())
-        numbers = (prior.offset_variance, prior.scale_variance, prior_rows, feature_std)
-        if not is_valid or not all(0 < number < np.inf for number in numbers) or any(n < 1 for n in sizes):
-            raise ValueError("the simulation of adaptation has arrays that do not match, or numbers out of range")
-        return cls(levels, sizes, domains, gains, variances, prior, prior_rows, feature_std)
+    def with_refit(self, n_labels: int, gains: Mapping[str, Array]) -> Self:
+        """A plan with the gains of a refit, simulated for one number of labels."""
+        return replace(self, gains={**self.gains, REFIT: {n_labels: gains}})
 
     def summary(self) -> dict[str, Any]:
         """The curves in plain values, for figures: for each level, the gains at each number of labels."""
         curves = []
-        for level in self.levels:
+        for level, simulated in self.gains.items():
             points = []
-            for n in self.sizes:
+            for n in simulated:
                 point: dict[str, Any] = {"labels": n}
                 for metric in METRICS:
                     gain = self.gain(level, n, metric)
                     point[metric] = gain and {"mean": gain.mean, "low": gain.low, "high": gain.high}
                 points.append(point)
-            curves.append({"level": level, "name": LEVEL_NAMES[level], "points": points})
+            curves.append({"level": level, "name": LEVELS[level], "points": points})
         return {"curves": curves, "domains": list(self.domains), "sentences": self.sentences()}
 
 
-def _to_lists(values: Array) -> list[Any]:
-    """Nested lists, with None for NaN."""
-    without_nan = values.astype(object)
-    without_nan[~np.isfinite(values)] = None
-    return without_nan.tolist()
+def simulate_adaptation(domains: Sequence[HeldOutDomain], prior_ratio: Array | None = None) -> AdaptationPlan:
+    """Simulate class offsets and temperature on held-out domains, which needs no refit.
+
+    Parameters
+    ----------
+    domains : sequence of HeldOutDomain
+        Out-of-domain predictions.
+    prior_ratio : ndarray of shape (n_classes,), default=None
+        Natural class frequencies over those of training, if classes were balanced.
+
+    Returns
+    -------
+    plan : AdaptationPlan
+        Gains by number of labels and domain, and the priors for adapting the deployed model.
+    """
+    rng = np.random.default_rng(0)
+    m = len(domains)
+    evidence = np.array([log_evidence(P, codes, PRIORS) for _, P, codes in domains]).reshape(m, -1)
+    n_draws = int(np.clip(TOTAL_DRAWS // max(m, 1), *DRAWS))
+    gains = {n: {metric: np.full((m, n_draws), np.nan) for metric in METRICS} for n in SIZES}
+    for k, domain in enumerate(domains):
+        prior = _best_prior(np.delete(evidence, k, axis=0))
+        for n, by_metric in gains.items():
+            if len(domain.codes) - n < MIN_TEST_ROWS:
+                continue
+            rows = np.array([rng.permutation(len(domain.codes))[:n] for _ in range(n_draws)])
+            offsets, scales = fit_offsets(domain.probabilities[rows], domain.codes[rows], prior)
+            adapted = apply_offsets(domain.probabilities[None], offsets, scales)
+            for metric, values in score_gains(domain, adapted, rows, prior_ratio).items():
+                by_metric[metric][k] = values
+    return AdaptationPlan(tuple(domain.name for domain in domains), {OFFSETS: gains}, _best_prior(evidence))
 
 
-def check_level(level: str) -> None:
-    """Raise ValueError for an unknown level."""
-    if level != "auto" and level not in LEVELS:
-        raise ValueError(f"level={level!r} is not 'auto' or one of {', '.join(map(repr, LEVELS))}.")
+def _best_prior(evidence: Array) -> OffsetPrior:
+    """The prior with the largest product of marginal likelihood, over domains, and hyperprior."""
+    offset_stds = np.repeat(OFFSET_STDS, len(SCALE_STDS))
+    scale_stds = np.tile(SCALE_STDS, len(OFFSET_STDS))
+    hyperprior = -0.5 * np.log(offset_stds / OFFSET_STD_MEDIAN) ** 2
+    hyperprior -= 0.5 * np.log(scale_stds / SCALE_STD_MEDIAN) ** 2
+    return PRIORS[int(np.argmax(evidence.sum(axis=0) + hyperprior))]
+
+
+def score_gains(
+    domain: HeldOutDomain, adapted: Array, rows: Ints, prior_ratio: Array | None = None
+) -> dict[str, Array]:
+    """Gains (B,) of adapted probabilities (B, n, C) on the rows that were not labeled, over the model as it is.
+
+    `rows` (B, n_labels) are the labeled ones. Labels follow the class balance of training.
+    """
+    is_test = np.ones((len(rows), len(domain.codes)), dtype=bool)
+    np.put_along_axis(is_test, rows, False, axis=1)
+    share = is_test / is_test.sum(axis=1, keepdims=True)
+    losses = []
+    hits = []
+    for P in (domain.probabilities[None], adapted):
+        p_true = P[:, np.arange(len(domain.codes)), domain.codes]
+        losses.append(-np.log(np.maximum(p_true, MIN_PROBABILITY)))
+        decisions = P if prior_ratio is None else P / prior_ratio
+        hits.append((decisions.argmax(axis=2) == domain.codes).astype(float))
+    return {
+        "log_loss": np.sum(share * (losses[0] - losses[1]), axis=1),
+        "accuracy": np.sum(share * (hits[1] - hits[0]), axis=1),
+    }

@@ -50,11 +50,11 @@ def adapt(
         ),
     ] = None,
     level: Annotated[
-        Literal["auto", "none", "offsets", "weights", "features", "refit", "local"],
+        Literal["auto", "none", "offsets", "refit"],
         o.make_option(
             o.METHODS,
-            help="Keep the model; fit class offsets and a temperature; also member weights; or also feature effects; "
-            "refit with the new domain; or use a local model only. auto selects by simulation on the source domains.",
+            help="Keep the model; fit class offsets and a temperature; or refit with the new domain. auto selects by "
+            "simulation on the source domains.",
         ),
     ] = "auto",
     plan: Annotated[
@@ -107,10 +107,7 @@ def adapt(
 
 def print_plan(model: Any, figure: Path | None, format: str) -> None:
     """Print the expected gain of each level of adaptation, and write the figure."""
-    plan = model.adaptation_plan
-    if plan is None:
-        raise ValueError(f"{model.name}: it was fitted by an earlier version, without a plan of adaptation. Fit again.")
-    summary = plan.summary()
+    summary = model.plan_adaptation().summary()
     if figure is not None:
         from ..report import draw_adaptation_plan
 

@@ -153,7 +153,6 @@ def _predict_site(
             balance=options.balance,
             metric=options.metric,
             random_state=options.random_state,
-            simulate_adaptation=False,
         )
         predicted = fit.model.predict_proba(table.X[is_site], sample_domain=table.domain[is_site])
         threshold = np.nan

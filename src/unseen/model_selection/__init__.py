@@ -5,7 +5,7 @@ of these.
 """
 
 from ._acceptance import AcceptanceTest, make_trial_batches, sample_skewed_batch
-from ._adaptation import AdaptedEnsemble, SourceData, adapt_ensemble, check_new_domain, plan_adaptation
+from ._adaptation import SourceData, adapt_ensemble, check_new_domain, check_not_adapted, plan_adaptation
 from ._average import (
     AVERAGE_METHODS,
     iterate_averages,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import reduce
 from typing import Any, Self
 
@@ -14,7 +15,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from ..adaptation import apply_offsets
 from ..estimators import (
     DaskPredictor,
     DomainTransformer,
@@ -74,12 +74,9 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     prior_ratio : ndarray of shape (n_classes,), default=None
         Natural class frequencies over those that the members were trained with, if classes were balanced in training.
         `predict_proba` then refers to the natural frequencies; `predict` and `predict_set` keep the balance.
-    class_offsets : ndarray of shape (n_classes,), default=None
-        Offsets of the logits of the classes in one domain, if the ensemble was adapted to it.
-    logit_scale : float, default=1.0
-        Scale of the logits before the offsets are added.
-    feature_weights : ndarray of shape (n_features, n_classes), default=None
-        Effects of the features on the logits of the classes in that domain.
+    held_out : list of tuple, default=None
+        For plans of adaptation: name, probabilities (n, C) under the natural class frequencies and positions of the
+        true classes of some samples of each held-out domain.
     raw_members : sequence of int, default=()
         Positions of members of trees. They take the features after the first `n_prepared_features`, which are the
         columns of a table: see `TablePreparation`.
@@ -106,13 +103,6 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
     array([0, 1])
     """
 
-    # Model files of earlier versions do not contain these parameters.
-    calibration_offsets: Array | None = None
-    conformal_codes: Sequence[Ints] | None = None
-    class_offsets: Array | None = None
-    logit_scale: float = 1.0
-    feature_weights: Array | None = None
-
     def __init__(
         self,
         members: Sequence[Pipeline],
@@ -125,9 +115,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         conformal_scores: Sequence[Array] | None = None,
         conformal_codes: Sequence[Ints] | None = None,
         prior_ratio: Array | None = None,
-        class_offsets: Array | None = None,
-        logit_scale: float = 1.0,
-        feature_weights: Array | None = None,
+        held_out: Sequence[tuple[str, Array, Ints]] | None = None,
         raw_members: Sequence[int] = (),
         n_prepared_features: int | None = None,
     ) -> None:
@@ -140,9 +128,7 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
         self.conformal_scores = conformal_scores
         self.conformal_codes = conformal_codes
         self.prior_ratio = prior_ratio
-        self.class_offsets = class_offsets
-        self.logit_scale = logit_scale
-        self.feature_weights = feature_weights
+        self.held_out = held_out
         self.raw_members = raw_members
         self.n_prepared_features = n_prepared_features
 
@@ -381,13 +367,16 @@ class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstim
             X = self.prepared_features(X)
             for _, rows in EncodedLabels.from_domains(domain, X.shape[0]).iter_rows():
                 P[rows] = smooth_probabilities(P[rows], neighbor_graph(_safe_indexing(X, rows)), self.smoothing)
-        P = LogitCalibration(self.inverse_temperature, self.calibration_offsets).apply(P)
-        if self.class_offsets is None:
-            return P
-        # Offsets were fitted to probabilities under the natural class frequencies.
-        effects = 0.0 if self.feature_weights is None else self.prepared_features(X) @ self.feature_weights
-        adapted = apply_offsets(self.with_natural_priors(P), self.class_offsets, self.logit_scale, effects)
-        return adapted if self.prior_ratio is None else adjust_priors(adapted, 1 / self.prior_ratio)
+        return LogitCalibration(self.inverse_temperature, self.calibration_offsets).apply(P)
+
+    def with_offsets(self, offsets: Array, scale: float = 1.0) -> Self:
+        """The ensemble whose logits under the natural class frequencies are multiplied and shifted by these."""
+        shifted = copy(self)
+        log_ratio = 0.0 if self.prior_ratio is None else np.log(self.prior_ratio)
+        before = 0.0 if self.calibration_offsets is None else self.calibration_offsets
+        shifted.inverse_temperature = scale * self.inverse_temperature
+        shifted.calibration_offsets = scale * before + (scale - 1) * log_ratio + offsets
+        return shifted
 
     def moments(
         self, X: Any, domain: Labels | None = None, *, all_members: bool = False

@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
+from ..adaptation import HeldOutDomain, limit_held_out_domains
 from ..linalg import Array, Ints
 from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels
@@ -98,6 +99,8 @@ class FittedEnsemble:
         Probabilities of the rows of each held-out part, under the class frequencies of training, which may be balanced.
     codes : list of ndarray of shape (n_k,)
         Their true classes.
+    domains : list of str
+        The domain of the first row of each part.
     scores : ndarray of shape (n_parts,)
         Scores of these probabilities; NaN where the metric is not defined.
     score_range : tuple of float
@@ -114,10 +117,6 @@ class FittedEnsemble:
         The ensembles that were compared.
     prior_ratio : ndarray of shape (n_classes,) or None
         Natural class frequencies over those of training, if classes were balanced.
-    held_out_weights : ndarray of shape (n_parts, n_candidates)
-        Weights of all candidates behind `held_out`.
-    held_out_calibrations : list of LogitCalibration
-        Those of the ensembles behind `held_out`.
     """
 
     members: list[Candidate]
@@ -127,6 +126,7 @@ class FittedEnsemble:
     logit_calibration: LogitCalibration
     held_out: list[Array]
     codes: list[Ints]
+    domains: list[str]
     scores: Array
     score_range: tuple[float, float]
     is_share: bool
@@ -135,8 +135,6 @@ class FittedEnsemble:
     acceptance_tests: list[AcceptanceTest] = field(default_factory=list)
     trials: list[EnsembleTrial] = field(default_factory=list)
     prior_ratio: Array | None = None
-    held_out_weights: Array = field(default_factory=lambda: np.empty((0, 0)))
-    held_out_calibrations: list[LogitCalibration] = field(default_factory=list)
 
     @property
     def is_transductive(self) -> bool:
@@ -227,6 +225,10 @@ class FittedEnsemble:
     def to_estimator(self) -> EnsembleClassifier:
         """The ensemble as an estimator, with members that are not fitted."""
         sets = self.conformal_sets
+        natural = self.held_out
+        if self.prior_ratio is not None:
+            natural = [adjust_priors(P, self.prior_ratio) for P in natural]
+        held_out = map(HeldOutDomain, self.domains, natural, self.codes)
         return EnsembleClassifier(
             [member.pipeline for member in self.members],
             self.weights,
@@ -237,6 +239,7 @@ class FittedEnsemble:
             conformal_scores=list(sets.scores),
             conformal_codes=None if sets.codes is None else list(sets.codes),
             prior_ratio=self.prior_ratio,
+            held_out=[tuple(domain) for domain in limit_held_out_domains(list(held_out))],
             raw_members=[j for j, member in enumerate(self.members) if member.features == "raw"],
         )
 
@@ -274,7 +277,6 @@ class FinishedEnsemble:
     logit_calibration: LogitCalibration
     held_out: list[Array]  # probabilities of the natural batch of each part
     scores: Array  # (2, m), times 100: on natural and on skewed batches
-    held_out_calibrations: list[LogitCalibration]  # applied to each part
 
 
 @dataclass
@@ -375,6 +377,11 @@ class OutOfDomainPredictions:
         """The folds of cross-fitting."""
         return self.trials.folds
 
+    @property
+    def domains(self) -> list[str]:
+        """The domain of the first row of each held-out part."""
+        return [str(self.samples.domain[test[0]]) for _, test in self.trials.natural]
+
     @cached_property
     def codes(self) -> list[Ints]:
         """True classes of each held-out part."""
@@ -458,7 +465,6 @@ class OutOfDomainPredictions:
             raw.append(softmax(scores))
             held_out.append(calibration.apply(softmax(scores, beta)))
         beta, calibration = self._fit_single_steps(j)
-        positions = [fold_positions[fold] for fold in self.folds.predicted_by]
         return FittedEnsemble(
             members=[candidate],
             weights=np.ones(1),
@@ -467,14 +473,13 @@ class OutOfDomainPredictions:
             logit_calibration=calibration,
             held_out=held_out,
             codes=self.codes,
+            domains=self.domains,
             scores=np.array([self._score_split(k, P) for k, P in enumerate(held_out)]),
             score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
             is_share=self.scorer.scoring == "accuracy" and self.samples.weight is None,
             metric=get_metric(self.scorer.scoring),
             calibration=self._calibration(raw, held_out),
             prior_ratio=self._prior_ratio(),
-            held_out_weights=np.eye(len(self.candidates))[positions],
-            held_out_calibrations=[IDENTITY] * len(positions),
         )
 
     def _fit_single_steps(self, position: int, fold: int | None = None) -> tuple[float, LogitCalibration]:
@@ -586,6 +591,7 @@ class OutOfDomainPredictions:
             logit_calibration=selected.logit_calibration,
             held_out=selected.held_out,
             codes=self.codes,
+            domains=self.domains,
             scores=selected.scores[0] / 100,
             score_range=metric_range(self.scorer.scoring, len(self.samples.classes)),
             is_share=self.scorer.scoring == "accuracy" and self.samples.weight is None,
@@ -594,8 +600,6 @@ class OutOfDomainPredictions:
             acceptance_tests=tests,
             trials=[replace(trial, is_selected=trial.name == selected_trial) for trial in trials],
             prior_ratio=self._prior_ratio(),
-            held_out_weights=fold_weights,
-            held_out_calibrations=selected.held_out_calibrations,
         )
 
     def deployed_weights(self, mask: Mask) -> tuple[list[Candidate], Array, Array]:
@@ -675,9 +679,8 @@ class OutOfDomainPredictions:
                 batches = [smooth_probabilities(P, graphs[k][b], strength) for b, P in enumerate(batches)]
             finished.append([step.apply(P) for P in batches])
         held_out = [batches[0] for batches in finished]
-        applied = [fold_steps[fold][1] for fold in folds.predicted_by.tolist()]
         scores = score_trials(finished, self._score_batch)
-        return FinishedEnsemble(smoothing, calibration, held_out, scores, applied)
+        return FinishedEnsemble(smoothing, calibration, held_out, scores)
 
     def _fit_last_steps(
         self, natural: Mapping[int, Array], graphs: Sequence[Sequence[Any]] | None

@@ -18,11 +18,9 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
-from ..adaptation import AdaptationPlan
 from ..estimators import Projection, Statistics, fit_from_statistics, parallel
 from ..kernels import PivotedNystroem, SizePlan
 from ..utils.samples import Balance, Samples
-from ._adaptation import plan_adaptation
 from ._candidate import Candidate, fit_clone, ignore_expected_warnings
 from ._comparison import CandidateResult, check_comparison_size, standard_error
 from ._ensemble import EnsembleClassifier
@@ -52,23 +50,19 @@ class SelectionOptions:
         Whether transductive members and smoothing are tested.
     among : sequence of Candidate, default=None
         Candidates that may be selected; None for all. Others are evaluated for comparison.
-    plan_adaptation : bool, default=False
-        Whether to simulate the adaptation of the model to a few labels of a new domain.
     """
 
     ensemble: bool = True
     transductive: bool = False
     among: Sequence[Candidate] | None = None
-    plan_adaptation: bool = False
 
 
 @dataclass(frozen=True)
 class SelectedModel:
-    """Cross-fitted results of the best settings of each variant, the selected ensemble, and its plan of adaptation."""
+    """Cross-fitted results of the best settings of each variant, and the selected ensemble."""
 
     results: list[CandidateResult]
     ensemble: FittedEnsemble
-    plan: AdaptationPlan | None = None
 
     def leaderboard(self, names: Sequence[str]) -> Leaderboard:
         """Ensembles and candidates, best first; `names` are those of held-out domains."""
@@ -175,8 +169,7 @@ def select_model(
     ensemble = out_of_domain.select(
         config.preparation, ensemble=options.ensemble, transductive=options.transductive, among=options.among
     )
-    plan = plan_adaptation(out_of_domain, ensemble, config.preparation) if options.plan_adaptation else None
-    return SelectedModel(out_of_domain.candidate_results(skewed=tests_skewed), ensemble, plan)
+    return SelectedModel(out_of_domain.candidate_results(skewed=tests_skewed), ensemble)
 
 
 def limit_evaluation_rows(candidates: Sequence[Candidate], plan: SizePlan, *, is_single: bool) -> list[Candidate]:

@@ -17,13 +17,14 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..adaptation import AdaptationPlan
 from ..estimators import FEATURE_MAPS, Projection, Statistics, collect_statistics
 from ..kernels import SizePlan
 from ..utils.estimator_mixins import reset_fitted_attributes
 from ..utils.progress import with_callbacks
 from ..utils.samples import Balance, Samples, make_samples
 from ..utils.validation import Labels, encode_classes, require_named_domains
-from ._adaptation import SourceData, adapt_ensemble, check_new_domain
+from ._adaptation import SourceData, adapt_ensemble, check_new_domain, check_not_adapted, plan_adaptation
 from ._candidate import bind_domains, is_transductive
 from ._comparison import warn_about_failures
 from ._ensemble import EnsembleClassifier
@@ -115,8 +116,6 @@ class UnseenClassifier(BaseSelector):
     calibration_ : dict
         Expected calibration error, log loss and reliability on held-out domains, cross-fitted, "before" and "after"
         temperature scaling.
-    adaptation_plan_ : AdaptationPlan
-        Expected gain of each level of `adapt` against the number of labels, simulated on held-out domains.
     adaptation_ : dict
         How the classifier was adapted to a new domain; only in the result of `adapt`.
     best_estimator_ : EnsembleClassifier
@@ -277,7 +276,7 @@ class UnseenClassifier(BaseSelector):
             )
         ]
         candidates = limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1)
-        options = SelectionOptions(ensemble=self.ensemble, transductive=self.transductive, plan_adaptation=True)
+        options = SelectionOptions(ensemble=self.ensemble, transductive=self.transductive)
         model = select_model(candidates, samples, splits, config, options)
         warn_about_failures(model.results)
         return model
@@ -293,7 +292,6 @@ class UnseenClassifier(BaseSelector):
         self.best_score_ = ensemble.mean
         self.forecast_ = ensemble.forecast
         self.calibration_ = ensemble.calibration
-        self.adaptation_plan_ = model.plan
 
     def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> SizePlan:
         """The plan for the number of samples; exact if a feature map or splits are given, or no method has a kernel."""
@@ -384,12 +382,10 @@ class UnseenClassifier(BaseSelector):
             Samples of the new domain.
         y : array-like of shape (n_samples,)
             Their classes; None or NaN where the label is not known.
-        level : {"auto", "none", "offsets", "weights", "features", "refit", "local"}, default="auto"
-            "none" keeps the model, "offsets" fits class offsets and a temperature, "weights" also updates the weights
-            of the members, "features" fits effects of the features beside offsets and temperature, "refit" fits the
-            members again with the new domain among the source domains, and "local" is a logistic regression of the new
-            labels alone. "auto" selects the level with the largest gain that was
-            simulated on held-out domains for this number of labels, if it is unlikely to harm; see :ref:`adapt`.
+        level : {"auto", "none", "offsets", "refit"}, default="auto"
+            "none" keeps the model, "offsets" fits class offsets and a temperature, and "refit" fits the members again
+            with the new domain among the source domains. "auto" selects the level with the largest gain for this number
+            of labels in a simulation on held-out domains, if it is unlikely to harm; see :ref:`adapt`.
         sample_domain : array-like of shape (n_samples,), default=None
             The name of the new domain, for each sample; it must not be one of the source domains.
         source : tuple (X, y, sample_domain), default=None
@@ -402,6 +398,7 @@ class UnseenClassifier(BaseSelector):
         """
         check_is_fitted(self, "best_estimator_")
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
+        check_not_adapted(getattr(self, "adaptation_", None))
         labels = np.asarray(y, dtype=object)
         if labels.shape != (X.shape[0],):
             raise ValueError(
@@ -416,11 +413,22 @@ class UnseenClassifier(BaseSelector):
                 self, source_X, source_y, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32)
             )
             source_data = SourceData(make_samples(source_X, source_y, source_domain, None, None), self.balance)
-        result = adapt_ensemble(self.best_estimator_, X, labels, self.adaptation_plan_, level=level, source=source_data)
         adapted = copy.copy(self)
-        adapted.best_estimator_ = result.ensemble
-        adapted.adaptation_ = result.to_dict()
+        adapted.best_estimator_, adapted.adaptation_ = adapt_ensemble(
+            self.best_estimator_, X, labels, level=level, source=source_data
+        )
         return adapted
+
+    def plan_adaptation(self) -> AdaptationPlan:
+        """Simulate `adapt` on held-out domains, to plan how many labels of a new domain to collect.
+
+        Returns
+        -------
+        plan : AdaptationPlan
+            Expected gain against the number of labels.
+        """
+        check_is_fitted(self, "best_estimator_")
+        return plan_adaptation(self.best_estimator_)
 
     def _get_classifiers(self) -> Sequence[Any]:
         return [getattr(self, "best_estimator_", EnsembleClassifier((), np.empty(0), np.empty(0)))]

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from ..adaptation import REFIT, AdaptationPlan
+from ..adaptation import REFIT
 from ..linalg import Array
-from ..model_selection import EnsembleClassifier, SourceData, adapt_ensemble, check_new_domain
+from ..model_selection import SourceData, adapt_ensemble, check_new_domain, check_not_adapted
 from ..tables import TableError, as_text, encode_class_labels, is_folder_or_pattern, is_path
 from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list
-from ._model import Model, ModelFileError
+from ._model import Model
 from ._threshold import move_threshold
 
 PRIOR_TOLERANCE = 1e-6  # of sums of class frequencies, which people round
-
-
-def get_adaptation_plan(model: Model) -> AdaptationPlan | None:
-    """The expected gains of adaptation in the card of a model; None if it has none."""
-    values = (model.card.get("ensemble") or {}).get("adaptation")
-    if values is None:
-        return None
-    try:
-        return AdaptationPlan.from_dict(values)
-    except ValueError as error:
-        raise ModelFileError(f"{model.name}: in its card {error}. Fit again.") from error
 
 
 def adapt_model(
     model: Model, data: Any, label: str | None, *, level: str = "auto", domain: str | None = None, source: Any = None
 ) -> Model:
     """Adapt a model to the labeled rows of a table; see :meth:`unseen.models.Model.adapt`."""
+    check_not_adapted(model.card.get("adaptation"))
     table_model = model.table_model
     X, labels, names = _read_labeled(model, data, label, domain)
     if names is not None:
@@ -49,16 +40,11 @@ def adapt_model(
                 "tables."
             )
         source_data = _read_source(model, source)
-    result = adapt_ensemble(
-        table_model.ensemble,
-        table_model.prepare(X),
-        labels,
-        get_adaptation_plan(model),
-        level=level,
-        source=source_data,
+    ensemble, description = adapt_ensemble(
+        table_model.ensemble, table_model.prepare(X), labels, level=level, source=source_data
     )
     adaptation = {
-        **result.to_dict(),
+        **description,
         "domain": None if names is None else str(names[0]),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "parent": {
@@ -67,7 +53,7 @@ def adapt_model(
             "sha256": (model.card.get("payload") or {}).get("sha256"),
         },
     }
-    adapted = replace(table_model, ensemble=result.ensemble)
+    adapted = replace(table_model, ensemble=ensemble)
     return replace(model, estimator=adapted, card={**model.card, "adaptation": adaptation})
 
 
@@ -76,13 +62,10 @@ def adjust_model_prior(model: Model, prior: Mapping[Any, float]) -> Model:
     ensemble = model.table_model.ensemble
     source = source_frequencies(model)
     ratio = complete_prior(prior, ensemble.classes_, source) / source
-    parameters = ensemble.get_params(deep=False)
-    if ensemble.prior_ratio is not None and ensemble.class_offsets is None:
-        parameters["prior_ratio"] = ensemble.prior_ratio * ratio
+    if ensemble.prior_ratio is None:
+        adjusted = ensemble.with_offsets(np.log(ratio))
     else:
-        offsets = np.zeros(len(ratio)) if ensemble.class_offsets is None else ensemble.class_offsets
-        parameters["class_offsets"] = offsets + np.log(ratio)
-    adjusted = EnsembleClassifier(**parameters).with_members(ensemble.members_)
+        adjusted = copy(ensemble).set_params(prior_ratio=ensemble.prior_ratio * ratio)
     threshold = model.card.get("threshold") or {}
     table_model = move_threshold(model.table_model, str(threshold.get("aim", "")), ratio)
     card = model.card
@@ -106,8 +89,9 @@ def source_frequencies(model: Model) -> Array:
     if set(names) - rows.keys():
         raise ValueError(f"{model.name}: its card does not list the class frequencies of training, which prior needs.")
     frequencies = np.array([float(rows[name]) for name in names])
-    if ensemble.class_offsets is not None:
-        frequencies = frequencies * np.exp(ensemble.class_offsets)
+    offsets = (model.card.get("adaptation") or {}).get("offsets")
+    if offsets:
+        frequencies = frequencies * np.exp([offsets[name] for name in names])
     return frequencies / frequencies.sum()
 
 

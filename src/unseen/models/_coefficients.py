@@ -83,8 +83,8 @@ def _read_member(ensemble: EnsembleClassifier) -> tuple[Array, Array]:
     if kinds not in ([LogisticRegression], [StandardScaler, LogisticRegression]):
         names = ", ".join(kind.__name__ for kind in kinds[:5])
         raise ValueError(f"{ONLY_LOGISTIC}; this one has {names}. Fit with methods='logistic'.")
-    if ensemble.transductive or ensemble.feature_weights is not None:
-        raise ValueError(f"{ONLY_LOGISTIC}; this one is transductive or has effects of a new domain.")
+    if ensemble.transductive:
+        raise ValueError(f"{ONLY_LOGISTIC}; this one is transductive.")
     logistic = steps[-1]
     weights = logistic.coef_
     intercepts = logistic.intercept_

@@ -16,7 +16,7 @@ from sklearn.utils import check_consistent_length, gen_batches
 
 from ..exceptions import NewDataWarning, ParameterError, warn
 from ..linalg import Array, Ints, Moments, merge_moments
-from ..model_selection import MIN_BATCH_ROWS, Forecast
+from ..model_selection import MIN_BATCH_ROWS, Forecast, plan_adaptation
 from ..shift import NoveltyResult
 from ..tables import (
     NewValues,
@@ -274,12 +274,10 @@ class Model:
             Rows of the new domain. Rows without a label serve transductive models only.
         label : str, default=None
             The column of the classes; None means the label column of the training table.
-        level : {"auto", "none", "offsets", "weights", "features", "refit", "local"}, default="auto"
-            "none" keeps the model, "offsets" fits class offsets and a temperature, "weights" also updates the weights
-            of the members, "features" fits effects of the features beside offsets and temperature, "refit" fits the
-            members again with the new domain among the source domains, and "local" is a logistic regression of the new
-            labels alone. "auto" selects the level with the largest gain that was
-            simulated on held-out domains for this number of labels, if it is unlikely to harm; see :ref:`adapt`.
+        level : {"auto", "none", "offsets", "refit"}, default="auto"
+            "none" keeps the model, "offsets" fits class offsets and a temperature, and "refit" fits the members again
+            with the new domain among the source domains. "auto" selects the level with the largest gain for this number
+            of labels in a simulation on held-out domains, if it is unlikely to harm; see :ref:`adapt`.
         domain : str, default=None
             The column of the domain of `data`, to verify that it is new; None means the domain column of the training
             table if `data` has it.
@@ -296,12 +294,15 @@ class Model:
 
         return adapt_model(self, data, label, level=level, domain=domain, source=source)
 
-    @property
-    def adaptation_plan(self) -> AdaptationPlan | None:
-        """Expected gain of each level of `adapt` against the number of labels; None for models of earlier versions."""
-        from ._adapt import get_adaptation_plan
+    def plan_adaptation(self) -> AdaptationPlan:
+        """Simulate `adapt` on held-out domains, to plan how many labels of a new domain to collect.
 
-        return get_adaptation_plan(self)
+        Returns
+        -------
+        plan : AdaptationPlan
+            Expected gain against the number of labels.
+        """
+        return plan_adaptation(self.table_model.ensemble)
 
     def coefficients(self) -> pl.DataFrame:
         """Return the coefficients of a logistic model in the units of the table, to apply it in other programs.

@@ -135,7 +135,6 @@ def fit_table(
     plan: SizePlan | None = None,
     stream: Rows | None = None,
     client: Any = None,
-    simulate_adaptation: bool = True,
 ) -> TableFit:
     """Select the settings of methods on a table, fit the model, and score it on held-out domains.
 
@@ -168,9 +167,6 @@ def fit_table(
         All rows, if they are more than the table.
     client : dask.distributed.Client, default=None
         Cluster that reads the stream; None reads it in this process.
-    simulate_adaptation : bool, default=True
-        Whether to simulate the adaptation of the model to a few labels of a new domain, which its predictions do not
-        depend on.
 
     Returns
     -------
@@ -204,7 +200,7 @@ def fit_table(
         progress=ProgressOptions(description, verbose),
     )
     with single_thread():
-        selected = _select(samples, methods, plan, config, transductive, simulate_adaptation)
+        selected = _select(samples, methods, plan, config, transductive)
     has_trees = any(member.features == "raw" for member in selected.ensemble.members)
     if isinstance(preparation, TablePreparation) and not has_trees:
         preparation.set_params(tree_columns=False)
@@ -233,7 +229,7 @@ def fit_table(
         leaderboard=leaderboard if len(methods) > 1 else Leaderboard(),
         stream=stream_facts,
         balance=balance,
-        ensemble={**fitted.to_dict(), "adaptation": None if selected.plan is None else selected.plan.to_dict()},
+        ensemble=fitted.to_dict(),
         scored_rows={name: len(codes) for name, codes in zip(domains, fitted.codes, strict=True)},
         fitted=fitted,
         forecast=fitted.forecast,
@@ -265,7 +261,6 @@ def _select(
     plan: SizePlan,
     config: EvaluationConfig,
     transductive: bool,
-    simulate_adaptation: bool,
 ) -> SelectedModel:
     """Select an ensemble of several methods, or the best settings of one, by holding out one domain after another."""
     n_classes = len(samples.classes)
@@ -280,9 +275,7 @@ def _select(
     if all(method.kind != "plain" for method in methods):  # a plain classifier is always evaluated for comparison
         baseline = limit_evaluation_rows(list(METHODS[BASELINE].candidates(n_classes)), plan, is_single=False)
     splits = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
-    options = SelectionOptions(
-        ensemble=len(methods) > 1, transductive=transductive, among=candidates, plan_adaptation=simulate_adaptation
-    )
+    options = SelectionOptions(ensemble=len(methods) > 1, transductive=transductive, among=candidates)
     selected = select_model([*candidates, *baseline], samples, splits, config, options)
     names = {method.name for method in methods}
     warn_about_failures([result for result in selected.results if result.candidate.method in names])

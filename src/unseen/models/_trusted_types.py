@@ -579,14 +579,11 @@ def _check_ensemble(pool: EnsembleClassifier) -> None:
         inverse_temperatures=pool.inverse_temperatures.shape == (n,) and bool((pool.inverse_temperatures > 0).all()),
         steps=0 <= pool.smoothing < np.inf and 0 < pool.inverse_temperature < np.inf,
         priors=pool.prior_ratio is None or _is_positive(pool.prior_ratio, pool.classes_.shape),
-        offsets=all(
-            offsets is None
-            or (
-                isinstance(offsets, np.ndarray)
-                and offsets.shape == pool.classes_.shape
-                and bool(np.isfinite(offsets).all())
-            )
-            for offsets in (pool.class_offsets, pool.calibration_offsets)
+        offsets=pool.calibration_offsets is None
+        or (
+            isinstance(pool.calibration_offsets, np.ndarray)
+            and pool.calibration_offsets.shape == pool.classes_.shape
+            and bool(np.isfinite(pool.calibration_offsets).all())
         ),
         conformal_codes=pool.conformal_codes is None
         or (
@@ -598,13 +595,12 @@ def _check_ensemble(pool: EnsembleClassifier) -> None:
                 for codes, scores in zip(pool.conformal_codes, pool.conformal_scores or (), strict=True)
             )
         ),
-        scale=0 < pool.logit_scale < np.inf,
-        effects=pool.feature_weights is None
-        or (
-            isinstance(pool.feature_weights, np.ndarray)
-            and pool.feature_weights.ndim == 2
-            and pool.feature_weights.shape[1] == len(pool.classes_)
-            and bool(np.isfinite(pool.feature_weights).all())
+        held_out=all(
+            type(name) is str
+            and P.shape == (len(codes), len(pool.classes_))
+            and bool(((P >= 0) & (P <= 1)).all())
+            and _is_whole(codes, 0, len(pool.classes_))
+            for name, P, codes in pool.held_out or ()
         ),
         raw_members=type(pool.raw_members) in (list, tuple) and set(pool.raw_members) <= set(range(n)),
         n_prepared_features=pool.n_prepared_features is None or type(pool.n_prepared_features) is int,

@@ -2,13 +2,11 @@
 
 A model predicts probabilities p(c | x). At a new domain these become
 
-    p'(c | x) proportional to exp(scale * log p(c | x) + offset_c + x' w_c),
+    p'(c | x) proportional to exp(scale * log p(c | x) + offset_c),
 
 where `scale` is an inverse temperature relative to that of the model. Offsets and scale have normal priors that are
-centered at no change, offset_c ~ N(0, offset_variance) and scale ~ N(1, scale_variance). Effects of features are
-optional: w_c ~ N(0, feature_std^2 / d) for d features that are standardized on the labeled rows, so that the effects of
-all features together have a standard deviation of `feature_std` logits before labels are seen. The estimate is the mode
-of the posterior, whose negative logarithm is convex, because it is linear in the parameters up to the log-sum-exp.
+centered at no change, offset_c ~ N(0, offset_variance) and scale ~ N(1, scale_variance). The estimate is the mode of
+the posterior, whose negative logarithm is convex, because it is linear in the parameters up to the log-sum-exp.
 
 Offsets of many problems with equal numbers of labels are fitted at once: arrays have a leading axis of problems.
 Inside, the axis of classes comes first, because NumPy is slow at sums over a short last axis.
@@ -20,7 +18,6 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.optimize import minimize
 
 from ..linalg import Array, Ints
 
@@ -34,12 +31,6 @@ MAX_NEWTON_STEPS = 30
 STEP_TOLERANCE = 1e-4
 MAX_HALVINGS = 40
 VALUE_ROUNDING = 1e-12  # relative
-MAX_ITERATIONS = 100  # of the fit of feature effects
-# Singular values below this share of the largest are rounding: their directions have no labeled row.
-RANK_TOLERANCE = 1e-10
-N_STEPS = 30  # of the EM algorithm
-# Probabilities of true classes are raised to this value, so that a row that no member explains has no weight.
-MIN_MEMBER_PROBABILITY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -55,9 +46,9 @@ def log_probabilities(P: Array) -> Array:
     return np.log(np.maximum(P, MIN_PROBABILITY))
 
 
-def apply_offsets(P: Array, offsets: Array, scale: float | Array = 1.0, effects: Array | float = 0.0) -> Array:
-    """Probabilities (..., n, C) with class offsets (..., C), a scale of the logits (...,) and effects (..., n, C)."""
-    Z = np.asarray(scale)[..., None, None] * log_probabilities(P) + offsets[..., None, :] + effects
+def apply_offsets(P: Array, offsets: Array, scale: float | Array = 1.0) -> Array:
+    """Probabilities (..., n, C) with class offsets (..., C) and a scale of the logits (...,)."""
+    Z = np.asarray(scale)[..., None, None] * log_probabilities(P) + offsets[..., None, :]
     Z -= Z.max(axis=-1, keepdims=True)
     E = np.exp(Z)
     return E / E.sum(axis=-1, keepdims=True)
@@ -178,105 +169,3 @@ class _Problem:
             if np.abs(step).max(initial=0) < STEP_TOLERANCE:
                 break
         return theta, value, self.derivatives(theta, P)[1]
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureEffects:
-    """Class offsets (C,), a scale of the logits, and weights (d, C) of the features."""
-
-    offsets: Array
-    scale: float
-    weights: Array
-
-    def apply(self, P: Array, X: Array) -> Array:
-        """Probabilities (n, C) of rows with probabilities `P` and features `X`."""
-        return apply_offsets(P, self.offsets, self.scale, X @ self.weights)
-
-
-def fit_feature_effects(P: Array, X: Array, codes: Ints, prior: OffsetPrior, feature_std: float) -> FeatureEffects:
-    """Posterior mode of offsets, scale and feature effects.
-
-    Parameters
-    ----------
-    P : ndarray of shape (n, C)
-        Probabilities of labeled rows.
-    X : ndarray of shape (n, d)
-        Their features.
-    codes : ndarray of shape (n,)
-        Positions of their classes.
-    prior : OffsetPrior
-        Variances of offsets and scale.
-    feature_std : float
-        Standard deviation of the effects of all features together.
-
-    Returns
-    -------
-    effects : FeatureEffects
-        The estimate.
-    """
-    L = log_probabilities(P)
-    n_classes = L.shape[1]
-    center = X.mean(axis=0)
-    spread = X.std(axis=0)
-    spread = np.where(spread > RANK_TOLERANCE * np.maximum(np.abs(center), 1), spread, 1.0)
-    U, singular, V = np.linalg.svd((X - center) / spread * (feature_std / np.sqrt(X.shape[1])), full_matrices=False)
-    is_kept = singular > RANK_TOLERANCE * max(singular.max(initial=0.0), 1.0)
-    # In these coordinates (n, r) the effects have independent standard normal priors.
-    Z = U[:, is_kept] * singular[is_kept]
-    indicators = np.arange(n_classes) == codes[:, None]
-    precision = np.ones(n_classes * (1 + Z.shape[1]) + 1)
-    precision[:n_classes] = 1 / prior.offset_variance
-    precision[n_classes] = 1 / prior.scale_variance
-
-    def objective(theta: Array) -> tuple[float, Array]:
-        effects = theta[n_classes + 1 :].reshape(-1, n_classes)
-        logits = (1 + theta[n_classes]) * L + theta[:n_classes] + Z @ effects
-        top = logits.max(axis=1, keepdims=True)
-        E = np.exp(logits - top)
-        total = E.sum(axis=1, keepdims=True)
-        residual = E / total - indicators
-        loss = np.sum(top + np.log(total)) - np.sum(logits[indicators])
-        gradient = [residual.sum(axis=0), [np.sum(residual * L)], (Z.T @ residual).ravel()]
-        penalty = 0.5 * float(np.sum(precision * theta**2))
-        return float(loss) + penalty, np.concatenate(gradient) + precision * theta
-
-    result = minimize(
-        objective, np.zeros(len(precision)), jac=True, method="L-BFGS-B", options={"maxiter": MAX_ITERATIONS}
-    )
-    theta = result.x
-    effects = theta[n_classes + 1 :].reshape(-1, n_classes)
-    weights = (V[is_kept].T @ effects) * (feature_std / np.sqrt(X.shape[1])) / spread[:, None]
-    scale = max(1 + float(theta[n_classes]), MIN_SCALE)
-    return FeatureEffects(theta[:n_classes] - center @ weights, scale, weights)
-
-
-def update_weights(q: Array, weights: Array, prior_rows: float, n_steps: int = N_STEPS) -> Array:
-    """Posterior modes (B, J) of the weights of a linear opinion pool in B problems, by the EM algorithm.
-
-    The prior is a Dirichlet density whose logarithm is ``prior_rows * sum_j weights_j log w_j``: the weights of the
-    model count like that many rows. Each step is ``w_j proportional to prior_rows * weights_j + sum_i r_ij``, where
-    ``r_ij`` is the share of member j in the probability of the true class of row i. It never decreases the posterior.
-
-    Parameters
-    ----------
-    q : ndarray of shape (B, n, J)
-        Probabilities of the true classes of labeled rows, by member.
-    weights : ndarray of shape (J,)
-        Weights of the model, which sum to 1.
-    prior_rows : float
-        Number of rows that these weights count for.
-    n_steps : int, default=30
-        Number of steps.
-
-    Returns
-    -------
-    weights : ndarray of shape (B, J)
-        The updated weights, which sum to 1.
-    """
-    q = np.maximum(q, MIN_MEMBER_PROBABILITY)
-    w = np.repeat(weights[None], len(q), axis=0)
-    for _ in range(n_steps):
-        mixed = np.matmul(q, w[:, :, None])
-        responsibilities = w * np.matmul((1 / mixed).transpose(0, 2, 1), q)[:, 0]
-        w = (prior_rows * weights + responsibilities) / (prior_rows + q.shape[1])
-    return w
