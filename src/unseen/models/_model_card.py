@@ -184,7 +184,7 @@ class _Or:
 def _check_value(value: Any, kind: Any, path: str) -> None:
     """Compare a value with the kind that is expected, and the values inside of it."""
     if isinstance(kind, _Or):
-        if value is None or value == {}:
+        if value is None or (value == {} and isinstance(kind.kind, dict)):
             return
         kind = kind.kind
     if isinstance(kind, _Kind):
