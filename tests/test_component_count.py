@@ -23,7 +23,7 @@ from unseen.linalg import (
     whiten_by_cholesky,
     whiten_by_eigh,
 )
-from unseen.model_selection._evaluation import FeatureStage
+from unseen.model_selection._decompositions import FeatureStage, SplitRows
 from unseen.utils.samples import Samples
 
 N, CLASSES = 360, 6
@@ -48,7 +48,7 @@ def eigenvalues_by(path, model, X, y, d, monkeypatch):
     """Eigenvalues of a fit that is solved in this way."""
     if path == "search":
         everything = np.arange(len(y))
-        fold = FeatureStage(Samples(X, y, d)).source(model).decompose(everything, everything[:5])
+        fold = FeatureStage(Samples(X, y, d)).decompose(model, SplitRows(everything, (everything[:5],)))
         solved = fold.solve(model)
         return solved.problem.select_components(solved.solution).eigenvalues
     with monkeypatch.context() as patch:

@@ -21,10 +21,7 @@ from unseen.model_selection import (
     evaluate_candidates,
     ignore_expected_warnings,
 )
-from unseen.model_selection._decompositions import Decomposition
-from unseen.model_selection._evaluation import (
-    FeatureStage,
-)
+from unseen.model_selection._decompositions import Decomposition, FeatureStage, SplitRows
 from unseen.utils.samples import Samples
 
 # What is shared
@@ -42,7 +39,7 @@ def test_a_row_outside_a_split_does_not_change_the_rounding_of_its_distances(far
         np.testing.assert_array_equal(beside.distances_to(train, rows), near.distances_to(train, rows))
     for kernel in ("rbf", "linear", "poly", "laplacian"):
         model = CIDG(kernel=kernel, gamma=0.1)
-        folds = [stage.source(model).decompose(train, test) for stage in (near, beside)]
+        folds = [stage.decompose(model, SplitRows(train, (test,))) for stage in (near, beside)]
         one, two = (fold.project(model, fold.solve(model), lambda Z: [Z]) for fold in folds)
         for ours, theirs in zip(one, two, strict=True):
             np.testing.assert_array_equal(ours, theirs)
@@ -52,7 +49,7 @@ def test_a_row_outside_a_split_does_not_change_the_rounding_of_its_distances(far
 def test_pencils_that_are_not_kept_are_computed_again(most, monkeypatch):
     monkeypatch.setattr(Decomposition, "max_reductions", most)
     train, test = SPLITS[0]
-    fold = FeatureStage(SAMPLES).source(CIDG(gamma=0.1)).decompose(train, test)
+    fold = FeatureStage(SAMPLES).decompose(CIDG(gamma=0.1), SplitRows(train, (test,)))
     first = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[0].eigenvalues for ridge in (0.1, 1.0, 10.0)]
     again = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[0].eigenvalues for ridge in (0.1, 1.0, 10.0)]
     np.testing.assert_array_equal(first, again)
@@ -65,10 +62,11 @@ def test_kernel_matrices_of_a_search_are_refused_where_three_do_not_fit(kernel, 
     samples = replace(SAMPLES, X=X @ X.T) if kernel == "precomputed" else SAMPLES
     need = 3 * 8 * len(X) ** 2
     monkeypatch.setattr(_plan, "available_bytes", lambda: need)
-    assert FeatureStage(samples).source(CIDG(kernel=kernel)).grams is not None
+    rows = SplitRows(SPLITS[0][0], (SPLITS[0][1],))
+    FeatureStage(samples).decompose(CIDG(kernel=kernel), rows)
     monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
     with pytest.raises(MemoryError, match=r"A search over CIDG .* needs 3 matrices"):
-        FeatureStage(samples).source(CIDG(kernel=kernel))
+        FeatureStage(samples).decompose(CIDG(kernel=kernel), rows)
 
 
 def alone(candidate, samples, train, test):

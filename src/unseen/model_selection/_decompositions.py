@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ from ..estimators import (
     make_problem,
     map_features,
 )
-from ..kernels import Kernel, check_square_memory, is_multiple, squared_distances
+from ..kernels import Kernel, check_square_memory, squared_distances
 from ..linalg import (
     Array,
     CellStatistics,
@@ -51,39 +50,6 @@ def get_membership(samples: Samples, rows: Ints) -> Membership:
         for codes in (samples.codes, samples.domain_codes)
     )
     return Membership.from_codes(classes, domains)
-
-
-class SplitGrams:
-    """Kernel values between subsets of the samples; values that several splits or widths share are computed once.
-
-    Squared distances serve every width of the rbf kernel on a split. The values of a split depend on its own samples
-    only: kernels that are evaluated about the mean of the training samples are evaluated for each split, the others
-    once for all splits.
-    """
-
-    def __init__(self, projection: Projection, X: Any, distances_to: Callable[[Ints, Ints], Array]) -> None:
-        check_square_memory(X.shape[0], copies=3, caller=f"A search over {type(projection).__name__}")
-        self.X = X
-        self._distances_to = distances_to
-        self._whole: Array | None = None
-        kernel = Kernel.from_estimator(projection)
-        if kernel.is_precomputed:
-            self._whole = X
-        elif not kernel.has_origin and not is_multiple(projection.gamma, "scale"):
-            self._whole = kernel.resolve(X).evaluate_for_centering(X)
-
-    def kernel(self, projection: Projection, train: Ints) -> Kernel:
-        """The kernel of a split, with parameters that depend on the training samples resolved."""
-        kernel = Kernel.from_estimator(projection)
-        return kernel.resolve(_safe_indexing(self.X, train)) if self._whole is None else kernel
-
-    def between(self, kernel: Kernel, rows: Ints, columns: Ints) -> Array:
-        """Kernel values, in a new array, of the split whose training samples are `columns`."""
-        if self._whole is not None:
-            return self._whole[np.ix_(rows, columns)].astype(np.float64, copy=False)
-        if kernel.kernel == "rbf":
-            return kernel.evaluate_from_distances(self._distances_to(columns, rows).copy(), self.X.shape[1])
-        return kernel.evaluate_for_centering(_safe_indexing(self.X, rows), _safe_indexing(self.X, columns))
 
 
 @dataclass(frozen=True)
@@ -120,13 +86,14 @@ class Decomposition:
 
     max_reductions: float = np.inf  # cached reductions to cell space, one for each ridge
 
-    def __init__(self, samples: Samples, train: Ints, test: Ints, spectrum: Spectrum, combine: Combine) -> None:
-        self.counts = get_membership(samples, train).counts
+    def __init__(self, samples: Samples, rows: SplitRows, spectrum: Spectrum, combine: Combine) -> None:
+        self.counts = get_membership(samples, rows.train).counts
         self.spectrum = replace(spectrum, lift=None)
         self.combine = combine
         self.size = float(np.linalg.norm(spectrum.values))
-        self._test_domain = samples.domain[test]
-        self.source_domains = EncodedLabels.from_domains(samples.domain[train], len(train)).names.tolist()
+        self._test_domain = samples.domain[rows.test]
+        source_domain = samples.domain[rows.train]
+        self.source_domains = EncodedLabels.from_domains(source_domain, len(source_domain)).names.tolist()
         self._reductions: dict[tuple[float, float, float], tuple[Spectrum, WhitenedProblem, Combine]] = {}
 
     def solve(self, projection: Projection) -> SolvedProjection:
@@ -159,15 +126,15 @@ class Decomposition:
 
     def project(
         self, projection: Projection, solved: SolvedProjection, parts: Callable[[Any], list[Any]]
-    ) -> tuple[Array, Any]:
-        """Training and test samples as the projection transforms them; a list of parts if these are centered apart.
+    ) -> tuple[Array, list[Array]]:
+        """Training samples and the parts of the test samples as the projection transforms them.
 
         The projection may differ from the solved one in the number of components, their scale and their centering.
         """
         problem = replace(solved.problem, n_components=projection.n_components, scaling=projection.scaling)
         projected = solved.combine(problem.select_components(solved.solution).coefficients)
         if projection.centering == "source":
-            return projected.train, projected.test - projected.offset
+            return projected.train, parts(projected.test - projected.offset)
         stored = dict.fromkeys(self.source_domains, projected.offset)
         centering = DomainCenters(stored, 'centering="target"', "Leave it out, or merge it with another.")
         batches = zip(parts(projected.test), parts(self._test_domain), strict=True)
@@ -176,86 +143,14 @@ class Decomposition:
         ]
 
 
-class DecompositionSource:
-    """Source of the decompositions of one kernel or feature map; what all splits share is computed once."""
-
-    def __init__(self, projection: Projection, samples: Samples, grams: SplitGrams | None) -> None:
-        self.projection = projection
-        self.samples = samples
-        self.grams = grams
-        self.features: Array | None = None
-        self.by_domain: dict[int, CellStatistics] = {}
-        # A fitted map gives all splits the same features, and statistics that are additive over domains.
-        if is_fitted_map(getattr(projection, "feature_map", None)):
-            self.features = self._features(samples.X)
-            shape = samples.counts().shape
-            for code in range(shape[0]):
-                rows = samples.domain_codes == code
-                membership = Membership.from_codes(samples.codes[rows], samples.domain_codes[rows], shape)
-                self.by_domain[code] = CellStatistics.from_features(self.features[rows], membership)
-
-    def decompose(self, train: Ints, test: Ints) -> Decomposition:
-        """Decompose one split."""
-        if self.grams is None:
-            return self._decompose_features(train, test)
-        return self._decompose_kernel(self.grams, train, test)
-
-    def _decompose_kernel(self, grams: SplitGrams, train: Ints, test: Ints) -> Decomposition:
-        kernel = grams.kernel(self.projection, train)
-        K = grams.between(kernel, train, train)
-        X_train = _safe_indexing(grams.X, train)
-        means, _, precision = kernel.center(K, X_train, type(self.projection).__name__)
-        spectrum = gram_spectrum(K, get_membership(self.samples, train), precision=precision)
-        # Eigenvectors of a centered matrix are orthogonal to constants, except in the null space, which is not used.
-        lift = spectrum.lift
-        assert lift is not None  # gram_spectrum always returns it
-        vectors = lift - lift.mean(axis=0)
-        projected = product(grams.between(kernel, test, train), vectors)
-        basis = KernelBasis(lift * spectrum.values, projected, means @ vectors)
-        return Decomposition(self.samples, train, test, spectrum, basis.combine)
-
-    def _decompose_features(self, train: Ints, test: Ints) -> Decomposition:
-        features = self._features(_safe_indexing(self.samples.X, train)) if self.features is None else self.features
-        cells = self._statistics(features, train)
-        spectrum = feature_spectrum(cells, type(self.projection).__name__)
-        mean = cells.mean
-
-        def combine(coefficients: Array) -> KernelBasis:
-            # All splits share the features, so that no array of their size is made for a single split.
-            weights = spectrum.to_coefficients(coefficients)
-            values = product(features, weights)
-            offset = mean @ weights
-            return KernelBasis(values[train] - offset, values[test], offset)
-
-        return Decomposition(self.samples, train, test, spectrum, combine)
-
-    def _features(self, train: Any) -> Array:
-        """Features of all samples under the map fitted to some of them."""
-        feature_map = self.projection.feature_map
-        fitted = feature_map if isinstance(feature_map, str) else clone(feature_map).fit(train, None)
-        return map_features(fitted, self.samples.X)
-
-    def _statistics(self, features: Array, train: Ints) -> CellStatistics:
-        """Sum the statistics of whole domains if a split trains on whole domains; else compute those of its rows."""
-        distinct = np.unique(train)  # a split may contain a sample more than once
-        domains, sizes = np.unique(self.samples.domain_codes[distinct], return_counts=True)
-        whole = [self.by_domain.get(int(name)) for name in domains]
-        parts = [part for part, size in zip(whole, sizes, strict=True) if part and part.counts.sum() == size]
-        if len(parts) == len(domains) and len(distinct) == len(train):
-            return reduce(operator.add, parts)
-        return CellStatistics.from_features(features[train], get_membership(self.samples, train))
-
-
 class FeatureStage:
-    """Features that candidates are fitted to, with cached distances, kernels and decompositions that they share."""
+    """Features that candidates are fitted to, with distances and decompositions that they share."""
 
     def __init__(self, samples: Samples) -> None:
         self.samples = samples
         self._train = b""
         self._distances: dict[bytes, Array] = {}
-        self._grams: dict[Hashable, SplitGrams] = {}
-        self._sources: dict[Hashable, DecompositionSource] = {}
-        self._frozen: dict[int, FeatureStage] = {}
+        self._mapped: dict[Any, FeatureStage] = {}
 
     @cached_property
     def for_trees(self) -> FeatureStage:
@@ -282,30 +177,70 @@ class FeatureStage:
 
     def decompose(self, projection: Projection, rows: SplitRows) -> Decomposition:
         """The decomposition of a split that all settings of a kernel or feature map share."""
-        return self.source(projection).decompose(rows.train, rows.test)
+        feature_map = getattr(projection, "feature_map", None)
+        if feature_map is None:
+            return self._decompose_kernel(projection, rows)
+        if is_fitted_map(feature_map):  # all splits have the same features
+            features = self._map(feature_map).samples.X
+        else:
+            fitted = clone(feature_map).fit(_safe_indexing(self.samples.X, rows.train), None)
+            features = map_features(fitted, self.samples.X)
+        cells = CellStatistics.from_features(features[rows.train], get_membership(self.samples, rows.train))
+        spectrum = feature_spectrum(cells, type(projection).__name__)
 
-    def source(self, projection: Projection) -> DecompositionSource:
-        """The source of decompositions for a kernel or feature map; all widths of the rbf kernel share distances."""
-        key = kernel_key(projection)
-        if key not in self._sources:
-            grams = None
-            if getattr(projection, "feature_map", None) is None:
-                family = "rbf" if projection.kernel == "rbf" else key
-                if family not in self._grams:
-                    self._grams = {family: SplitGrams(projection, self.samples.X, self.distances_to)}
-                grams = self._grams[family]
-            self._sources = {key: DecompositionSource(projection, self.samples, grams)}
-        return self._sources[key]
+        def combine(coefficients: Array) -> KernelBasis:
+            # All splits share the features, so that no array of their size is made for a single split.
+            weights = spectrum.to_coefficients(coefficients)
+            values = product(features, weights)
+            offset = cells.mean @ weights
+            return KernelBasis(values[rows.train] - offset, values[rows.test], offset)
+
+        return Decomposition(self.samples, rows, spectrum, combine)
+
+    def _decompose_kernel(self, projection: Projection, rows: SplitRows) -> Decomposition:
+        name = type(projection).__name__
+        check_square_memory(len(self.samples), copies=3, caller=f"A search over {name}")
+        X_train = _safe_indexing(self.samples.X, rows.train)
+        kernel = Kernel.from_estimator(projection)
+        if not kernel.is_precomputed:
+            kernel = kernel.resolve(X_train)
+        K = self._kernel_values(kernel, rows.train, rows.train)
+        means, _, precision = kernel.center(K, X_train, name)
+        spectrum = gram_spectrum(K, get_membership(self.samples, rows.train), precision=precision)
+        # Eigenvectors of a centered matrix are orthogonal to constants, except in the null space, which is not used.
+        lift = spectrum.lift
+        assert lift is not None  # gram_spectrum always returns it
+        vectors = lift - lift.mean(axis=0)
+        projected = product(self._kernel_values(kernel, rows.train, rows.test), vectors)
+        basis = KernelBasis(lift * spectrum.values, projected, means @ vectors)
+        return Decomposition(self.samples, rows, spectrum, basis.combine)
+
+    def _kernel_values(self, kernel: Kernel, train: Ints, rows: Ints) -> Array:
+        """Kernel values between some samples and the training samples, in a new array."""
+        X = self.samples.X
+        if kernel.is_precomputed:
+            return X[np.ix_(rows, train)].astype(np.float64, copy=False)
+        if kernel.kernel == "rbf":
+            return kernel.evaluate_from_distances(self.distances_to(train, rows).copy(), X.shape[1])
+        X_train = _safe_indexing(X, train)
+        if rows is train:
+            return kernel.evaluate_for_centering(X_train)
+        return kernel.evaluate_for_centering(_safe_indexing(X, rows), X_train)
+
+    def _map(self, fitted_map: Any) -> FeatureStage:
+        """The stage of the features of a map that is not fitted again, which serves all splits."""
+        key = hashable_key(fitted_map)
+        if key not in self._mapped:
+            self._mapped[key] = FeatureStage(replace(self.samples, X=map_features(fitted_map, self.samples.X)))
+        return self._mapped[key]
 
     def after(self, transformer: Any, rows: SplitRows) -> tuple[FeatureStage, SplitRows]:
-        """The stage after a transformer that is fitted to the training samples; a frozen one serves all splits."""
+        """The stage after a transformer that is fitted to the training samples."""
         if transformer is None:
             return self, rows
-        samples = self.samples
         if is_fitted_map(transformer):
-            if id(transformer) not in self._frozen:
-                self._frozen[id(transformer)] = FeatureStage(replace(samples, X=map_features(transformer, samples.X)))
-            return self._frozen[id(transformer)], rows
+            return self._map(transformer), rows
+        samples = self.samples
         train = rows.train
         X = _safe_indexing(samples.X, train)
         fitted = resolve_width(transformer, X)
@@ -315,12 +250,13 @@ class FeatureStage:
             return FeatureStage(replace(samples.take(rows.all), X=features)), rows.in_order
         fitted.set_output(transform="default").fit(X, samples.y[train], sample_domain=samples.domain[train])
         # The features of a sample may depend on the other held-out samples of its split, so rows are repeated.
+        parts = (train, *rows.tests)
         features_by_part = [
-            fitted.transform(_safe_indexing(samples.X, part), sample_domain=samples.domain[part]) for part in rows
+            fitted.transform(_safe_indexing(samples.X, part), sample_domain=samples.domain[part]) for part in parts
         ]
-        ends = np.cumsum([len(part) for part in rows])
+        ends = np.cumsum([len(part) for part in parts])
         train_positions, *test_positions = np.split(np.arange(ends[-1]), ends[:-1])
-        repeated = replace(samples.take(np.concatenate(tuple(rows))), X=np.vstack(features_by_part))
+        repeated = replace(samples.take(np.concatenate(parts)), X=np.vstack(features_by_part))
         return FeatureStage(repeated), SplitRows(train_positions, tuple(test_positions))
 
 
@@ -331,20 +267,10 @@ class SplitRows:
     train: Ints
     tests: tuple[Ints, ...]
 
-    def __iter__(self) -> Iterator[Ints]:
-        return iter((self.train, *self.tests))
-
     @cached_property
     def test(self) -> Ints:
         """All held-out rows, each once."""
         return self.tests[0] if len(self.tests) == 1 else np.unique(np.concatenate(self.tests))
-
-    @cached_property
-    def places(self) -> tuple[Ints, ...]:
-        """Positions of the held-out rows of each split among all held-out rows."""
-        if len(self.tests) == 1:
-            return (np.arange(len(self.test)),)
-        return tuple(np.searchsorted(self.test, test) for test in self.tests)
 
     @cached_property
     def all(self) -> Ints:
@@ -355,11 +281,11 @@ class SplitRows:
     def in_order(self) -> SplitRows:
         """Positions of these rows after they are taken in the order of `all`."""
         n = len(self.train)
-        return SplitRows(np.arange(n), tuple(n + place for place in self.places))
+        return SplitRows(np.arange(n), tuple(self.parts(np.arange(n, len(self.all)))))
 
     def parts(self, Z: Any) -> list[Any]:
         """Rows of each split, from an array with a row for each held-out row."""
-        return [Z] if len(self.tests) == 1 else [Z[place] for place in self.places]
+        return [Z] if len(self.tests) == 1 else [Z[np.searchsorted(self.test, test)] for test in self.tests]
 
 
 def kernel_key(projection: Any) -> Hashable:

@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -39,7 +38,6 @@ from ._candidate import (
     fit_clone,
     ignore_expected_warnings,
     is_one_nearest,
-    is_transductive,
     median_width,
     nearest_index,
 )
@@ -65,7 +63,7 @@ EXPECTED_ERRORS = (
 )  # raised by unsuitable data or settings
 BLAS, OPENMP = (ThreadpoolController().select(user_api=kind) for kind in ("blas", "openmp"))
 DECISION_SCORES = ("decision_scores",)  # what ensembles need
-PER_SAMPLE_RESPONSES = (*DECISION_SCORES, "predict_proba", "decision_function")  # arrays with one row for each sample
+
 PREDICTS_HIGHEST_SCORE = (
     LogisticRegression,
     LinearSVC,
@@ -154,18 +152,6 @@ class Prediction:
     error: str = ""
 
 
-@dataclass(frozen=True)
-class ProjectionFacts:
-    """Facts about a projection that break ties among equal scores."""
-
-    n_components: int = 0
-    ridge: float = 0.0
-    weight: float = 0.0
-
-
-NO_PROJECTION = ProjectionFacts()
-
-
 def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     """Lists of items with equal keys, in order of first occurrence."""
     groups: dict[Hashable, list[T]] = {}
@@ -223,15 +209,15 @@ def evaluate_candidates(
     """
     groups = group_by(enumerate(candidates), sharing_key)
     splits_by_training = group_by(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
-    requests = [_group_requests(group, config.scoring, with_decision_scores) for group in groups]
-    for request in requests:
-        for index in set(with_probabilities).intersection(request):
-            request[index] = _add_probabilities(request[index])
+    requests = {
+        index: _request(index, config.scoring, with_decision_scores, with_probabilities)
+        for index in range(len(candidates))
+    }
     stages = prepare_stages(samples, splits, splits_by_training, config.preparation)
     jobs = (
-        delayed(evaluate_group)(group, stage, same, rows, request, config.balance, resampled)
+        delayed(evaluate_group)(group, stage, same, rows, requests, config.balance, resampled)
         for same, (stage, rows) in zip(splits_by_training, stages, strict=True)
-        for group, request in zip(groups, requests, strict=True)
+        for group in groups
     )
     batches = parallel(config.n_jobs, pre_dispatch="n_jobs")(jobs)
     progress = config.progress
@@ -240,19 +226,22 @@ def evaluate_candidates(
         yield from batch
 
 
-def _group_requests(
-    group: Sequence[IndexedCandidate], scoring: Scoring, with_decision_scores: Collection[int] | Literal["all"]
-) -> dict[int, RequestedResponses]:
-    """The responses to compute for each candidate of a group."""
-    if with_decision_scores == "all":
-        return dict.fromkeys((index for index, _ in group), DECISION_SCORES)
-    responses = scoring if callable(scoring) else required_responses(scoring)
-    with_scores = DECISION_SCORES if callable(responses) else (*DECISION_SCORES, *responses)
-    return {index: with_scores if index in with_decision_scores else responses for index, _ in group}
-
-
-def _add_probabilities(request: RequestedResponses) -> RequestedResponses:
-    return request if callable(request) or "predict_proba" in request else (*request, "predict_proba")
+def _request(
+    index: int,
+    scoring: Scoring,
+    with_decision_scores: Collection[int] | Literal["all"],
+    with_probabilities: Collection[int],
+) -> RequestedResponses:
+    """The responses to compute for a candidate."""
+    needs_scores = with_decision_scores == "all" or index in with_decision_scores
+    if callable(scoring) and not needs_scores:
+        return scoring
+    names = [*DECISION_SCORES] if needs_scores else []
+    if with_decision_scores != "all" and not callable(scoring):
+        names += required_responses(scoring)
+    if index in with_probabilities:
+        names.append("predict_proba")
+    return tuple(dict.fromkeys(names))
 
 
 def required_responses(scoring: Scoring) -> tuple[str, ...]:
@@ -288,15 +277,14 @@ def evaluate_group(
     for same in group_by(group, lambda indexed: _fitted_to(indexed[1], len(rows.train))):
         candidate = same[0][1]
         same_stage = stage.for_trees if candidate.features == "raw" else stage
-        samples = same_stage.samples
-        train = rows.train
-        labels = replace(samples, X=np.empty((len(samples), 0)), raw=None).take(train)
-        kept = candidate.subsample_evaluation_rows(labels)
-        same_rows = rows if kept is None else replace(rows, train=train[kept])
-        if kept is not None and candidate.max_evaluation_rows is not None:
-            samples = samples.take(same_rows.all)  # kernels are computed between these rows only
-            same_stage = FeatureStage(samples)
+        same_rows = rows
+        labels = replace(same_stage.samples, X=np.empty((len(same_stage.samples), 0)), raw=None)
+        kept = candidate.subsample_evaluation_rows(labels.take(rows.train))
+        if kept is not None:  # kernels are computed between these rows only
+            same_rows = replace(rows, train=rows.train[kept])
+            same_stage = FeatureStage(same_stage.samples.take(same_rows.all))
             same_rows = same_rows.in_order
+        samples = same_stage.samples
         weight = samples.weights(same_rows.train, balance)
         evaluation = _SplitEvaluation(same_stage, splits, same_rows, requests, weight, resampled)
         evaluate = _evaluate_decomposition if candidate.shares == "decomposition" else _evaluate_classifiers
@@ -358,15 +346,15 @@ class _SplitEvaluation:
 
     def fit_and_predict(
         self,
-        candidates: list[tuple[IndexedCandidate, Any]],
+        candidates: list[tuple[IndexedCandidate, list[Any]]],
         Z: Any,
         classifier: Any,
         shared_seconds: float,
-        projection: ProjectionFacts = NO_PROJECTION,
+        **projection_facts: Any,
     ) -> None:
-        """Fit the classifier that candidates share to features `Z`, and predict their held-out features.
+        """Fit the classifier that candidates share to features `Z`, and predict their held-out features of each split.
 
-        Held-out features are an array with all held-out rows, or a list with an array for each split.
+        Facts about a projection, which break ties among equal scores, are attributes of `Prediction`.
         """
         samples = self.stage.samples
         train = self.rows.train
@@ -379,52 +367,28 @@ class _SplitEvaluation:
                 model = fit_clone(classifier, Z, samples.y[train], samples.domain[train], self.weight)
             fit_seconds = shared_seconds + (time.perf_counter() - start) / len(candidates)
             for (index, candidate), held_out in candidates:
-                for Z_test, rows, rows_by_split in self._batches(candidate, held_out, self.requests[index]):
+                request = self.requests[index]
+                predicts_resampled = candidate.transductive and not callable(request) and DECISION_SCORES[0] in request
+                for split, rows, Z_test in zip(self.splits, self.rows.tests, held_out, strict=True):
+                    if split in self.resampled and not predicts_resampled:
+                        continue
                     predict_start = time.perf_counter()
                     responses: dict[str, Any] = {}
                     if model is None:
                         codes = samples.codes[train][nearest_index(Z, Z_test)]
                     else:
                         bound_model, X_test = bind_domains(model, Z_test, samples.domain[rows])
-                        codes, responses = self._respond(bound_model, X_test, rows, self.requests[index])
-                    predict_seconds = (time.perf_counter() - predict_start) / len(rows_by_split)
-                    for split, positions in rows_by_split.items():
-                        split_responses = {
-                            name: value[positions] if name in PER_SAMPLE_RESPONSES else value
-                            for name, value in responses.items()
-                        }
-                        self.predictions.append(
-                            Prediction(
-                                index,
-                                split,
-                                codes[positions],
-                                split_responses,
-                                fit_seconds=fit_seconds / n_natural_splits,
-                                predict_seconds=predict_seconds,
-                                n_components=projection.n_components,
-                                ridge=projection.ridge,
-                                weight=projection.weight,
-                            )
-                        )
-
-    def _batches(
-        self, candidate: Candidate, held_out: Any, request: RequestedResponses
-    ) -> Iterator[tuple[Any, Ints, dict[int, Any]]]:
-        """Features that are predicted at once, their rows, and the positions of each split among them."""
-        predicts_resampled = candidate.transductive and not callable(request) and DECISION_SCORES[0] in request
-        splits = [k for k in self.splits if k not in self.resampled or predicts_resampled]
-        indices = [self.splits.index(k) for k in splits]
-        if len(splits) == 1 or candidate.own or callable(request):
-            parts = held_out if isinstance(held_out, list) else self.rows.parts(held_out)
-            for i in indices:
-                yield parts[i], self.rows.tests[i], {self.splits[i]: slice(None)}
-        elif isinstance(held_out, list):
-            tests = [self.rows.tests[i] for i in indices]
-            ends = np.cumsum([0, *map(len, tests)]).tolist()
-            positions = {k: slice(first, last) for k, (first, last) in zip(splits, pairwise(ends), strict=True)}
-            yield np.concatenate([held_out[i] for i in indices]), np.concatenate(tests), positions
-        else:
-            yield held_out, self.rows.test, {self.splits[i]: self.rows.places[i] for i in indices}
+                        codes, responses = self._respond(bound_model, X_test, rows, request)
+                    prediction = Prediction(
+                        index,
+                        split,
+                        codes,
+                        responses,
+                        fit_seconds=fit_seconds / n_natural_splits,
+                        predict_seconds=time.perf_counter() - predict_start,
+                        **projection_facts,
+                    )
+                    self.predictions.append(prediction)
 
     def _respond(self, model: Any, X: Any, rows: Ints, request: RequestedResponses) -> tuple[Ints, dict[str, Any]]:
         """Predicted classes, and the requested responses."""
@@ -550,31 +514,29 @@ def _evaluate_classifiers(group: list[IndexedCandidate], evaluation: _SplitEvalu
     """Evaluate candidates that are fitted one by one; they share transformers, and kernel matrices of equal width."""
     for same_transformer in group_by(group, lambda indexed: hashable_key(indexed[1].transformer)):
         with evaluation.recording_errors(same_transformer):
-            transformer = same_transformer[0][1].transformer
             start = time.perf_counter()
-            stage, rows = evaluation.stage.after(transformer, evaluation.rows)
+            stage, rows = evaluation.stage.after(same_transformer[0][1].transformer, evaluation.rows)
             transformed = replace(evaluation, stage=stage, rows=rows)  # adds to the same list of predictions
             X = _safe_indexing(stage.samples.X, rows.train)
             X_test = _safe_indexing(stage.samples.X, rows.test)
-            by_split = is_transductive(transformer)
-            distances: list[Array] = []
             shared_seconds = (time.perf_counter() - start) / len(same_transformer)
             for same_kernel in group_by(same_transformer, lambda indexed: _kernel_width(indexed[1])):
                 gamma = _kernel_width(same_kernel[0][1])
-                if gamma is None:
-                    if all(_is_rotation_invariant(candidate) for _, candidate in same_kernel):
-                        X, X_test = rotate_to_span(X, X_test)
-                    held_out = rows.parts(X_test) if by_split else X_test
-                    for indexed in same_kernel:
-                        transformed.fit_and_predict([(indexed, held_out)], X, indexed[1].classifier, shared_seconds)
-                    continue
-                width = median_width(gamma, X) if isinstance(gamma, str) else gamma
-                distances = distances or [stage.distances_to(rows.train, part) for part in (rows.train, rows.test)]
-                K, K_test = (np.exp(-width * D) for D in distances)
-                held_out = rows.parts(K_test) if by_split else K_test
+                if gamma is not None:
+                    width = median_width(gamma, X) if isinstance(gamma, str) else gamma
+                    Z, Z_test = (
+                        np.exp(-width * stage.distances_to(rows.train, part)) for part in (rows.train, rows.test)
+                    )
+                elif all(_is_rotation_invariant(candidate) for _, candidate in same_kernel):
+                    Z, Z_test = rotate_to_span(X, X_test)
+                else:
+                    Z, Z_test = X, X_test
+                held_out = rows.parts(Z_test)
                 for indexed in same_kernel:
-                    svm = clone(indexed[1].classifier).set_params(kernel="precomputed", gamma="scale")
-                    transformed.fit_and_predict([(indexed, held_out)], K, svm, shared_seconds)
+                    classifier = indexed[1].classifier
+                    if gamma is not None:
+                        classifier = clone(classifier).set_params(kernel="precomputed", gamma="scale")
+                    transformed.fit_and_predict([(indexed, held_out)], Z, classifier, shared_seconds)
 
 
 def _is_rotation_invariant(candidate: Candidate) -> bool:
@@ -632,8 +594,8 @@ def _evaluate_components(
     for indexed in group:
         columns = slice(indexed[1].transformer.n_components)
         Z = np.ascontiguousarray(projected.train[:, columns])
-        Z_test = projected.test[:, columns] - projected.offset[columns]
-        evaluation.fit_and_predict([(indexed, Z_test)], Z, indexed[1].classifier, shared_seconds)
+        held_out = evaluation.rows.parts(projected.test[:, columns] - projected.offset[columns])
+        evaluation.fit_and_predict([(indexed, held_out)], Z, indexed[1].classifier, shared_seconds)
 
 
 def _evaluate_solution(
@@ -647,22 +609,22 @@ def _evaluate_solution(
     for same_features in group_by(
         group, lambda one: _parameter_values(one[1].transformer, ("scaling", "n_components"))
     ):
-        features_by_centering: dict[str, tuple[Array, Any]] = {}
+        projected: list[tuple[IndexedCandidate, list[Any]]] = []
         for same_centering in group_by(same_features, lambda indexed: indexed[1].transformer.centering):
-            projection = same_centering[0][1].transformer
             with evaluation.recording_errors(same_centering):
-                features_by_centering[projection.centering] = decomposition.project(
-                    projection, solved, evaluation.rows.parts
-                )
-        projected = [indexed for indexed in same_features if indexed[1].transformer.centering in features_by_centering]
-        for same_head in group_by(projected, lambda indexed: hashable_key(indexed[1].classifier)):
-            # The training features do not depend on how new domains are centered.
-            Z = next(iter(features_by_centering.values()))[0]
-            candidates = [
-                (indexed, features_by_centering[indexed[1].transformer.centering][1]) for indexed in same_head
-            ]
-            facts = ProjectionFacts(Z.shape[1], solved.problem.ridge, solved.problem.invariance)
-            evaluation.fit_and_predict(candidates, Z, same_head[0][1].classifier, shared_seconds, facts)
+                # The training features do not depend on how new domains are centered.
+                Z, held_out = decomposition.project(same_centering[0][1].transformer, solved, evaluation.rows.parts)
+                projected += [(indexed, held_out) for indexed in same_centering]
+        for same_head in group_by(projected, lambda pair: hashable_key(pair[0][1].classifier)):
+            evaluation.fit_and_predict(
+                same_head,
+                Z,
+                same_head[0][0][1].classifier,
+                shared_seconds,
+                n_components=Z.shape[1],
+                ridge=solved.problem.ridge,
+                weight=solved.problem.invariance,
+            )
 
 
 def _parameter_values(projection: Projection, names: Iterable[str]) -> Hashable:
@@ -746,7 +708,7 @@ class CachedSplit:
             train, held_out = decomposition.project(projection, decomposition.solve(projection), self.rows.parts)
             membership = get_membership(self.samples, self.rows.train)
             scatters = scatter_traces(CellStatistics.from_features(train, membership))
-        return ProjectedSplit(train, held_out[0] if isinstance(held_out, list) else held_out, scatters)
+        return ProjectedSplit(train, held_out[0], scatters)
 
     def evaluate(self, candidate: Candidate) -> Prediction:
         """Predictions of a candidate, trained on the training rows, for the held-out rows."""
