@@ -196,9 +196,6 @@ def comparison(*, n_domains=4, n_classes=5, n_points=600, nasty=False, seed=0):
             for i in range(n_classes)
         ]
 
-    weights = ["0", "0.01", "0.1", "1", "10", "100"]
-    scores = [[(60 + 3 * i - (i - j) ** 2 + rng.random()) / 100 for j in range(6)] for i in range(5)]
-    scores[0][0] = None
     return {
         "title": "Office and Caltech: which method for a new camera?" + word,
         "data": {
@@ -271,17 +268,6 @@ def comparison(*, n_domains=4, n_classes=5, n_points=600, nasty=False, seed=0):
         "confusion": [
             {"domain": name, "method": "CIDG" + word, "classes": classes, "counts": counts()} for name in domains
         ],
-        "surface": {
-            "method": "CIDG",
-            "held_out": domains[0],
-            "x_name": "prior_weight" + word,
-            "y_name": "conditional_weight" + word,
-            "x": weights,
-            "y": weights[:5],
-            "scores": scores,
-            "chosen": [4, 4],
-            "note": "The best setting lies at the border of the grid." + word,
-        },
         "settings": [
             {
                 "domain": domain,

@@ -59,7 +59,6 @@ def test_the_pool_of_the_automatic_method_is_told_and_comes_first():
     # A picture is that of the weightiest projection, if there is one.
     drawn = [row.settings["projection"]["model"] for row in rows if row.settings["projection"]]
     assert (summary["embedding"] or {"method": None})["method"] in (drawn or [None])
-    assert summary["surface"] is None
 
 
 def test_the_summary_is_json(found):
@@ -185,15 +184,6 @@ def test_the_embedding_names_each_sample(found):
     assert len(view["before"]) == len(view["after"]) == len(rows)
     held_out = D[rows] == view["held_out"]
     assert held_out.sum() == (view["held_out"] == D).sum()
-
-
-def test_the_surface_holds_the_chosen_setting_at_its_score(found):
-    surface = found.summary()["surface"]
-    row = next(r for r in found.rows if r.method == "CIDG" and surface["held_out"] in r.accuracies and r.repeat == 0)
-    i, j = surface["chosen"]
-    assert surface["scores"][i][j] == pytest.approx(row.validation, abs=1e-4)
-    assert surface["y"][i] == str(row.settings[surface["y_name"]])
-    assert surface["x"][j] == str(row.settings[surface["x_name"]])
 
 
 def test_frame_text_picture_and_page_agree(found):

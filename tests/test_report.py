@@ -8,6 +8,7 @@ import functools
 import hashlib
 import itertools
 import json
+import math
 import re
 import sys
 from importlib.resources import files
@@ -20,22 +21,14 @@ pytest.importorskip("jinja2", reason="the report needs jinja2")
 
 from report_sample import NASTY, Page, comparison, diagnosis
 from unseen.report import render_comparison, render_diagnosis
-from unseen.report._charts import CANVAS_SIDE, N_SHADES, Axis, compute_shades, count_decimals, scale_to_canvas
-from unseen.report._format import (
-    MISSING_TEXT,
-    format_duration,
-    format_number,
-    format_p_value,
-    format_settings,
-    format_signed,
-    format_value,
-)
+from unseen.report._charts import N_SHADES
+from unseen.report._format import MISSING_TEXT, format_number, format_p_value, format_signed, format_value
+from unseen.utils.progress import format_duration
 
 SECTIONS = [
     *("verdict", "methods", "ensemble", "embedding", "diagnosis"),
-    *("confusion", "surface", "settings", "provenance"),
+    *("confusion", "settings", "provenance"),
 ]
-FINITE = st.floats(-1e9, 1e9)
 
 
 def spaced(text):
@@ -83,13 +76,6 @@ def test_tags_nest_and_ids_are_unique(name):
     references = [e["attrs"][key] for e in page.elements for key in ("aria-labelledby", "for") if key in e["attrs"]]
     links = [e["attrs"]["href"].removeprefix("#") for e in page.find("a")]
     assert set(references + links) <= set(ids)
-
-
-def test_the_parser_of_this_test_sees_bad_nesting():
-    with pytest.raises(AssertionError, match="closes b"):
-        Page("<p><b></p></b>")
-    with pytest.raises(AssertionError, match="left open"):
-        Page("<p>")
 
 
 def test_no_name_becomes_markup(name):
@@ -143,10 +129,6 @@ def test_a_section_without_content_is_left_out(key, nothing):
         summary[key] = nothing
     page = Page(render_comparison(summary))
     assert [e["attrs"]["id"] for e in page.find("section")] == [name for name in SECTIONS if name != key]
-
-
-def test_the_smallest_summary_makes_a_page():
-    assert Page(render_comparison({})).find("h1")[0]["text"] == "Comparison"
 
 
 def without(value, kind):
@@ -244,7 +226,9 @@ def test_methods_that_look_the_same_are_both_best():
     summary = comparison(n_domains=1)
     for method, mean in zip(summary["methods"], [0.7124, 0.7121, 0.7, 0.7, 0.7, 0.7, 0.7, 0.99], strict=True):
         method["accuracies"] = {"domain 1": {"mean": mean, "sd": None}}
-    assert [marked for _, _, marked in columns(render_comparison(summary))[1]] == [True, True] + 6 * [False]
+    assert sorted(value for _, value, marked in columns(render_comparison(summary))[1] if marked) == pytest.approx(
+        [71.21, 71.24]
+    )
 
 
 def test_a_failure_is_told_with_its_reason():
@@ -275,20 +259,6 @@ def test_a_spread_over_repeats_is_spoken_of_only_if_there_is_one():
     assert "over repeats" not in render_comparison(summary)
 
 
-def test_the_chosen_setting_is_marked():
-    summary = comparison(n_points=3)
-    page = Page(render_comparison(summary))
-    marked = [e["text"] for e in page.find("td") if "chosen" in e["attrs"].get("class", "")]
-    assert marked == [f"★{format_number(100 * summary['surface']['scores'][4][4])} (selected)"]
-
-
-def test_a_surface_of_the_wrong_shape_is_refused():
-    summary = comparison(n_points=3)
-    summary["surface"]["scores"].pop()
-    with pytest.raises(ValueError, match="need 5 rows, one for each y, and 6 columns"):
-        render_comparison(summary)
-
-
 def test_confusion_counts_and_found_shares_are_those_given():
     table = {"domain": "d", "method": "m", "classes": ["a", "b", "c"], "counts": [[3, 1, 0], [0, 5, 0], [0, 0, 0]]}
     page = Page(render_comparison({"confusion": [table]}))
@@ -316,14 +286,7 @@ def test_provenance_is_printed_as_it_is():
     assert "seed 12345." in page.find("main")[0]["text"]
 
 
-def test_settings_read_as_they_could_be_typed():
-    row = {"domain": "d", "repeat": 0, "method": "m", "settings": {"ridge": 1e-6, "kernel": "rbf", "k": 3}, "ties": 1}
-    page = Page(render_comparison({"settings": [row, {**row, "settings": {}}]}))
-    assert [e["text"] for e in page.find("code")] == ["ridge=1e-06", "kernel=rbf", "k=3"]
-    assert "none" in page.find("tbody")[0]["text"]
-
-
-@pytest.mark.parametrize("path", [("verdict", "low"), ("surface", "method"), ("diagnosis", "reading")])
+@pytest.mark.parametrize("path", [("verdict", "low"), ("diagnosis", "reading")])
 def test_an_incomplete_summary_is_an_error_that_names_the_gap(path):
     summary = comparison(n_points=3)
     del summary[path[0]][path[1]]
@@ -369,40 +332,6 @@ def test_styles_reach_nothing_outside():
             assert "unseen-report" in part or part == "@media print"
 
 
-@given(st.lists(FINITE, max_size=6))
-def test_an_axis_has_room_for_its_values_and_for_zero(values):
-    axis = Axis.from_values([*values, None, float("nan")])
-    places = [axis.position(value) for value in sorted([*values, 0.0])]
-    assert places == sorted(places)
-    assert all(0 < place < 100 for place in places)
-    ticks = axis.ticks()
-    assert 0 in [value for value, _ in ticks]
-    assert 2 <= len(ticks) <= 8
-    assert all(axis.low <= value <= axis.high for value, _ in ticks)
-    assert axis.position(None) is None
-
-
-@given(st.lists(FINITE, min_size=1, max_size=8))
-def test_shades_follow_the_numbers(values):
-    (found,) = compute_shades([values])
-    assert all(0 <= shade < N_SHADES for shade in found)
-    by_value = [shade for _, shade in sorted(zip(values, found, strict=True))]
-    assert by_value == sorted(by_value)
-    if min(values) < max(values):
-        assert (by_value[0], by_value[-1]) == (0, N_SHADES - 1)
-    assert compute_shades([[None, float("nan")]]) == [[None, None]]
-
-
-@given(st.lists(st.tuples(FINITE, FINITE), max_size=8))
-def test_points_fill_the_canvas(points):
-    placed = scale_to_canvas([*points, (None, 1.0), (0.0, float("nan"))])
-    assert placed[-2:] == [None, None]
-    assert all(0 <= value <= CANVAS_SIDE for point in placed[:-2] for value in point)
-    for i in (0, 1):
-        if len({point[i] for point in points}) > 1:
-            assert {min(p[i] for p in placed[:-2]), max(p[i] for p in placed[:-2])} == {0, CANVAS_SIDE}
-
-
 def test_the_style_has_a_color_for_every_shade():
     style = files("unseen.report").joinpath("report.css").read_text("utf-8")
     assert [f"--h{i}:" in style and f".heat .h{i} {{" in style for i in range(N_SHADES + 1)] == [True] * N_SHADES + [
@@ -410,28 +339,22 @@ def test_the_style_has_a_color_for_every_shade():
     ]
 
 
-def test_numbers_read_well():
-    assert [format_number(v) for v in (1234.56, -0.04, None, float("nan"))] == [
-        "1,234.6",
-        "0.0",
-        MISSING_TEXT,
-        MISSING_TEXT,
-    ]
-    assert [format_signed(v) for v in (3.44, -1, 0.04, None)] == ["+3.4", "\u22121.0", "0.0", MISSING_TEXT]
-    assert [format_value(v) for v in (12345, 0.012345, None, True, "seven")] == [
-        "12,345",
-        "0.01235",
-        MISSING_TEXT,
-        "True",
-        "seven",
-    ]
-    assert [format_p_value(v) for v in (0.0, 0.002, 1, None)] == ["< 0.001", "0.002", "1.000", MISSING_TEXT]
-    assert [format_duration(v) for v in (0.031, 42.4, 193, 7325, None)] == [
-        "0.031 s",
-        "42 s",
-        "3 min 13 s",
-        "2 h 2 min",
-        MISSING_TEXT,
-    ]
-    assert format_settings({"a": 0.1, "b": None, "c": [1, 2]}) == [("a", "0.1"), ("b", "None"), ("c", "[1, 2]")]
-    assert [count_decimals([[v]]) for v in (0.0363, 72.9, 1234, 0, None)] == [4, 1, 0, 2, 2]
+@pytest.mark.parametrize(
+    ("format", "texts"),
+    [
+        (format_number, {1234.56: "1,234.6", -0.04: "0.0", None: MISSING_TEXT, math.nan: MISSING_TEXT}),
+        (format_signed, {3.44: "+3.4", -1: "\u22121.0", 0.04: "0.0", None: MISSING_TEXT}),
+        (format_value, {12345: "12,345", 0.012345: "0.01235", None: MISSING_TEXT, "seven": "seven"}),
+        (format_p_value, {0.0: "< 0.001", 0.002: "0.002", 1: "1.000", None: MISSING_TEXT}),
+        (format_duration, {0.031: "0.031 s", 42.4: "42 s", 193: "3 min", 7325: "2.0 h"}),
+    ],
+)
+def test_numbers_read_well(format, texts):
+    assert {value: format(value) for value in texts} == texts
+
+
+def test_settings_read_as_they_could_be_typed():
+    row = {"domain": "d", "repeat": 0, "method": "m", "settings": {"ridge": 1e-6, "kernel": "rbf", "k": 3}, "ties": 1}
+    page = Page(render_comparison({"settings": [row, {**row, "settings": {}}]}))
+    assert [e["text"] for e in page.find("code")] == ["ridge=1e-06", "kernel=rbf", "k=3"]
+    assert "none" in page.find("tbody")[0]["text"]

@@ -16,7 +16,7 @@ from unseen.evaluation import validate_predictions
 from unseen.evaluation._site_curve import EXPONENTS, PowerLaw, make_curve
 from unseen.exceptions import DataWarning
 from unseen.model_selection import get_metric
-from unseen.report._column_figures import COLUMNS_SHOWN, LONGEST_NAME, draw_column_shift
+from unseen.report._figures import LONGEST_NAME, MAX_SHOWN_COLUMNS, draw_column_shift
 from unseen.tables import Column, Schema
 
 SCHEMA = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m")), Column("new", "categorical", ())))
@@ -94,7 +94,7 @@ def test_a_metric_that_is_undefined_on_all_domains_gives_no_curve():
 # Columns
 
 
-@pytest.mark.parametrize("n_columns", [3, COLUMNS_SHOWN + 2])
+@pytest.mark.parametrize("n_columns", [3, MAX_SHOWN_COLUMNS + 2])
 def test_the_heat_map_of_many_columns_shows_those_that_shift_most_and_no_numbers(n_columns):
     plt = pytest.importorskip("matplotlib.pyplot")
     domains = ["a", "b", "a hospital with a name that is long"] if n_columns > 3 else ["a", "b", "c"]
@@ -103,9 +103,9 @@ def test_the_heat_map_of_many_columns_shows_those_that_shift_most_and_no_numbers
     data = {"columns": [f"column {i}" for i in range(n_columns)], "domains": domains}
     figure = draw_column_shift({**data, "differences": differences.tolist()})
     ax = figure.axes[0]
-    assert len(ax.get_yticklabels()) == min(n_columns, COLUMNS_SHOWN)
+    assert len(ax.get_yticklabels()) == min(n_columns, MAX_SHOWN_COLUMNS)
     assert max(len(label.get_text()) for label in ax.get_xticklabels()) <= LONGEST_NAME
-    is_large = n_columns > COLUMNS_SHOWN
+    is_large = n_columns > MAX_SHOWN_COLUMNS
     assert ("2 columns that shift less are not shown" in ax.get_title()) == is_large
     assert {label.get_rotation() for label in ax.get_xticklabels()} == ({30.0} if is_large else {0.0})
     texts = [text.get_text() for text in ax.texts]

@@ -47,7 +47,7 @@ from ._report_data import (
 )
 from ._result import ValidationResult
 from ._run import LOCAL_EXECUTION, Execution, Result, SideTask, all_results
-from ._store import Row, Scores
+from ._store import Row
 from ._verdict import Verdict, describe_imbalance, make_verdict
 
 
@@ -379,8 +379,7 @@ def compare_table(
         partial(diagnose, table, scale=protocol.preprocess, max_per_domain=max_per_domain, random_state=protocol.seed)
     )
     execution = replace(execution, side_task=diagnosis_task)
-    validation_scores: Scores = {}
-    results, predicted, truth, verdict = run_comparison(table, tasks, protocol, methods, execution, validation_scores)
+    results, predicted, truth, verdict = run_comparison(table, tasks, protocol, methods, execution)
     rows = [result.row for result in results]
     recommended = None if verdict.recommendation is None else verdict.recommendation.method
     held_out = collect_probabilities(table, tasks, protocol, results, recommended, validation, command)
@@ -394,7 +393,7 @@ def compare_table(
         "methods": method_facts(rows, tasks),
         "validation": held_out.section(),
         "ensemble": ensemble_facts(rows, verdict),
-        **view_facts(rows, table, tasks, protocol, validation_scores),
+        **view_facts(rows, table, tasks, protocol),
         "diagnosis": diagnosis.summary(),
         "confusion": confusion_facts(select_confusion_method(rows, verdict), rows, predicted, truth, data["classes"]),
         "settings": settings_facts(rows),
@@ -412,19 +411,11 @@ def run_comparison(
     protocol: Protocol,
     methods: Sequence[Any] | None = None,
     execution: Execution = LOCAL_EXECUTION,
-    validation_scores: Scores | None = None,
 ) -> tuple[list[Result], dict[tuple[str, str, int], Ints], dict[str, Ints], Verdict]:
-    """Return the results, the predicted classes of each, the true classes of the target of each task, and the verdict.
-
-    Validation scores are added to `validation_scores`.
-    """
+    """Return the results, the predicted classes of each, the true classes of each task's target, and the verdict."""
     samples = table.samples
     preparation = make_preparation(table.schema, protocol.preprocess)
-    results = list(
-        all_results(
-            samples, tasks, protocol, preparation, methods, execution, validation_scores, keep_probabilities=True
-        )
-    )
+    results = list(all_results(samples, tasks, protocol, preparation, methods, execution, keep_probabilities=True))
     rows = [result.row for result in results]
     predicted = {(row.method, row.task, row.repeat): codes for row, codes, _ in results if codes is not None}
     is_target = {task.name: np.isin(samples.domain, task.targets) for task in tasks}

@@ -6,35 +6,29 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
 
-from ..estimators import invariance_weights
 from ..kernels import SizePlan
 from ..linalg import Array, Ints
 from ..model_selection import (
     METHODS,
     N_CALIBRATION_BINS,
-    Candidate,
-    Metric,
-    get_metric,
     group_by,
     method_names,
-    tabulate_scores,
 )
 from ..models import make_preparation
 from ..tables import Table
 from ..utils.environment import environment_info
 from ..utils.validation import encode_domains
-from ._method_evaluation import Problem, split_id
+from ._method_evaluation import Problem
 from ._protocol import Protocol, Task
 from ._result_tables import Cell, has_score, make_accuracy_table
 from ._run import make_problem
 from ._statistics import CONFIDENCE_LEVEL, Interval, Scale, select_best_by_kind
-from ._store import Row, Scores
+from ._store import Row
 from ._verdict import Verdict
 
 VALIDATION_DATA = {
@@ -138,73 +132,6 @@ def _sample_positions(n_train: int, n_samples: int, seed: int) -> Ints:
 
 def _scale_to_unit_square(points: Array) -> list[list[float]]:
     return (points / (np.abs(points).max() or 1.0)).round(4).tolist()
-
-
-def surface_facts(
-    problem: Problem, row: Row, selection: str, metric: Metric, validation_scores: Scores | None = None
-) -> dict[str, Any] | None:
-    """Return validation scores over two settings of a projection, with the others as selected.
-
-    Some grids vary two weights together: then they vary together here, too. Scores that are not in `validation_scores`
-    are computed.
-    """
-    selected = problem.find_candidate(row.method, row.settings)
-    variants = [one for one in problem.candidates(row.method) if one.variant == selected.variant]
-    grid = {name: list(dict.fromkeys(candidate.settings[name] for candidate in variants)) for name in selected.settings}
-    names = [*invariance_weights(selected.transformer), "ridge", "gamma"]
-    names = [name for name in names if len(grid.get(name, [])) > 1]
-    pairs = ((x, y, _cross_settings(variants, selected, x, y, grid)) for x, y in combinations(names, 2))
-    x_name, y_name, candidates = next((pair for pair in pairs if pair[2]), ("", "", []))
-    if not candidates:
-        return None
-    scores_by_split = [(validation_scores or {}).get(split_id(split), {}) for split in problem.splits]
-    if all(candidate.key in scores for candidate in candidates for scores in scores_by_split):
-        scores = (
-            (i, k, split_scores[candidate.key])
-            for k, split_scores in enumerate(scores_by_split)
-            for i, candidate in enumerate(candidates)
-        )
-        results = tabulate_scores(scores, len(candidates), len(scores_by_split))
-    else:
-        results = problem.scores(candidates, problem.splits)
-    means = results["mean_test_score"].reshape(len(grid[y_name]), len(grid[x_name]))
-    unit = " in percent" if metric.percent else ""
-    note = f"Mean {metric.label}{unit} on {VALIDATION_DATA[selection]}; the other settings are as selected."
-    others = [name for name in selected.settings if name not in (x_name, y_name)]
-    linked = [name for name in others if len({candidate.settings[name] for candidate in candidates}) > 1]
-    if linked:
-        note += f" {', '.join(linked)} varies with them."
-    if np.ptp(means) == 0:
-        note += " All settings have the same score: validation does not distinguish these weights."
-    return {
-        "method": row.method,
-        "held_out": ", ".join(row.accuracies),
-        "x_name": x_name,
-        "y_name": y_name,
-        "x": [str(value) for value in grid[x_name]],
-        "y": [str(value) for value in grid[y_name]],
-        "scores": [[round(v, SCORE_DECIMALS) if np.isfinite(v) else None for v in line] for line in means.tolist()],
-        "chosen": [grid[y_name].index(row.settings[y_name]), grid[x_name].index(row.settings[x_name])],
-        "note": note,
-    }
-
-
-def _cross_settings(
-    candidates: Sequence[Candidate], selected: Candidate, x_name: str, y_name: str, grid: Mapping[str, Sequence[Any]]
-) -> list[Candidate]:
-    """Return the candidate most similar to the selected one for each value of y and of x; none if some are missing."""
-
-    def count_equal(candidate: Candidate) -> int:
-        return len(candidate.settings.items() & selected.settings.items())
-
-    crossed = []
-    for y in grid[y_name]:
-        for x in grid[x_name]:
-            matching = [one for one in candidates if (one.settings[x_name], one.settings[y_name]) == (x, y)]
-            if not matching:
-                return []
-            crossed.append(max(matching, key=count_equal))
-    return crossed
 
 
 def confusion_facts(
@@ -409,12 +336,11 @@ def view_facts(
     table: Table,
     tasks: Sequence[Task],
     protocol: Protocol,
-    validation_scores: Scores | None = None,
 ) -> dict[str, Any]:
-    """Return the embedding and the validation surface of a projection, if there is one."""
+    """Return the embedding of a projection, if there is one."""
     row = select_embedding_row(rows)
     if row is None:
-        return {"embedding": None, "surface": None}
+        return {"embedding": None}
     task = next(task for task in tasks if task.name == row.task)
     samples = table.samples
     problem = make_problem(samples, task, row.repeat, protocol, make_preparation(table.schema, protocol.preprocess))
@@ -422,14 +348,7 @@ def view_facts(
     if not plan.exact:  # the embedding uses exact kernels, and a plot does not need more rows
         problem = problem.subsample(plan.choice_rows)
     row_numbers = table.rows[np.concatenate([problem.train, problem.test])] + 1
-    surface = None
-    if row.kind != "auto":  # the candidates of an ensemble are not a grid
-        selection = protocol.resolve_selection(len(task.sources))
-        surface = surface_facts(problem, row, selection, get_metric(protocol.metric), validation_scores)
-    return {
-        "embedding": embedding_facts(problem, row, row_numbers, list(map(str, samples.classes)), protocol.seed),
-        "surface": surface,
-    }
+    return {"embedding": embedding_facts(problem, row, row_numbers, list(map(str, samples.classes)), protocol.seed)}
 
 
 def settings_facts(rows: Sequence[Row]) -> list[dict[str, Any]]:

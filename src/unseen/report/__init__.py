@@ -5,11 +5,17 @@ functions return a matplotlib figure. This package imports no other package of u
 them may use it.
 """
 
-from ._column_figures import draw_column_shift
-from ._figures import draw_comparison, draw_diagnosis, draw_heat_map, import_pyplot, write_cells
-from ._format import describe_columns, format_number, format_percent, rank_methods
-from ._learning_curve_figures import draw_site_curve
+from ._figures import (
+    draw_adaptation_plan,
+    draw_column_shift,
+    draw_comparison,
+    draw_diagnosis,
+    draw_heat_map,
+    draw_site_curve,
+    import_pyplot,
+    write_cells,
+)
+from ._format import describe_columns, format_interval, format_number, format_percent, rank_methods
 from ._render import render_comparison, render_diagnosis, render_validation
-from ._site_figures import draw_adaptation_plan
 
 __all__ = ["render_comparison", "render_diagnosis", "render_validation"]

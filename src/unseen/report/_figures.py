@@ -1,4 +1,4 @@
-"""Figures made from summaries with matplotlib: the scores of a comparison, and the distances of a diagnosis."""
+"""Figures made from summaries with matplotlib."""
 
 from __future__ import annotations
 
@@ -12,8 +12,14 @@ from ._format import format_percent, rank_methods
 
 ACCENT_COLOR = "#D55E00"  # from Okabe and Ito's palette, which color-blind readers can distinguish
 DETECTED_COLOR = "#0072B2"  # from the same palette; bars of detected shifts are also filled
+LEVEL_COLORS = (DETECTED_COLOR, ACCENT_COLOR, "#009E73", "#CC79A7")  # from the same palette
+LEVEL_MARKERS = ("o", "s", "^", "D")
 MAX_CELLS_WITH_NUMBERS = 100  # in one panel; more numbers would not be legible
 MAX_SHOWN_CLASSES = 12
+MAX_SHOWN_COLUMNS = 40  # those that shift most; more rows are not legible on a page
+LEAST_SCALE = 0.5  # standard deviations at the ends of the colors, so that small differences do not look large
+MOST_SCALE = 3.0  # beyond, all differences have the same color, so that one broken column does not hide the others
+LONGEST_NAME = 24
 MIN_COLOR_RANGE = 0.25  # distances near zero must not look large
 
 
@@ -28,11 +34,12 @@ def draw_heat_map(
     rows: Sequence[str],
     columns: Sequence[str],
     *,
+    colors: str = "cividis",
     vmin: float | None = None,
     vmax: float | None = None,
 ) -> Any:
     """Draw a matrix in colors from `vmin` to `vmax`, NaN in gray, with names along both axes."""
-    colors = import_pyplot().get_cmap("cividis").with_extremes(bad="0.9")
+    colors = import_pyplot().get_cmap(colors).with_extremes(bad="0.9")
     image = ax.imshow(values, cmap=colors, aspect="auto", vmin=vmin, vmax=vmax)
     # A name may contain dollar signs, which are not mathematics.
     if max(map(len, columns)) > 6:
@@ -47,11 +54,14 @@ def draw_heat_map(
 
 def write_cells(image: Any, texts: Sequence[Sequence[str]]) -> None:
     """Write texts into the cells of a heat map, in black or white, whichever is legible."""
-    values = np.ma.filled(image.get_array(), np.nan)
-    middle = np.mean(image.get_clim()) if np.isfinite(values).any() else 0.0
-    for (i, j), value in np.ndenumerate(values):
-        color = "white" if value < middle else "black"
+    brightness = image.to_rgba(image.get_array())[..., :3] @ (0.299, 0.587, 0.114)
+    for (i, j), value in np.ndenumerate(brightness):
+        color = "white" if value < 0.5 else "black"
         image.axes.text(j, i, texts[i][j], ha="center", va="center", fontsize="small", color=color)
+
+
+def _number_texts(values: Any, digits: int) -> list[list[str]]:
+    return [[f"{value:.{digits}f}" if np.isfinite(value) else "none" for value in row] for row in values]
 
 
 def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
@@ -69,9 +79,7 @@ def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
     values = factor * np.array([[cell["mean"] for cell in row] for row in cells], float)
     names = [method["name"] + ("*" if method["transductive"] else "") for method in methods]
     image = draw_heat_map(left, values, names, domains)
-    digits = 1 if is_percentage else 3
-    texts = [[f"{value:.{digits}f}" if np.isfinite(value) else "none" for value in row] for row in values]
-    write_cells(image, texts)
+    write_cells(image, _number_texts(values, 1 if is_percentage else 3))
     best = values == np.nanmax(values, axis=0, initial=-np.inf)
     for text, is_best in zip(left.texts, best.ravel(), strict=True):
         text.set_weight("bold" if is_best else "normal")
@@ -109,7 +117,7 @@ def _draw_differences(ax: Any, verdict: dict[str, Any], is_percentage: bool) -> 
 def draw_diagnosis(summary: dict[str, Any], figure: Any = None) -> Any:
     """Draw the distances of P(X), those of P(X|Y), and the effects with their p-values."""
     bars = _effect_bars(summary)
-    names = [_shorten(name) for name in summary["domains"]]
+    names = [shorten_name(name) for name in summary["domains"]]
     if figure is None:
         size = (13, max(3.6, 1.6 + 0.3 * max(len(bars), len(names))))
         figure = import_pyplot().figure(figsize=size, layout="constrained")
@@ -122,8 +130,7 @@ def draw_diagnosis(summary: dict[str, Any], figure: Any = None) -> Any:
         ax.set_aspect("equal")
         ax.set_title(f"Distances of {title}", fontsize="medium")
         if diagonal.size <= MAX_CELLS_WITH_NUMBERS:
-            texts = np.where(np.isnan(distances[kind]), "none", np.char.mod("%.2f", distances[kind]))
-            write_cells(image, np.where(diagonal, "", texts).tolist())
+            write_cells(image, np.where(diagonal, "", _number_texts(distances[kind], 2)).tolist())
     middle.set_yticklabels([])
     color_bar = figure.colorbar(image, ax=[left, middle], shrink=0.8, label="distance (0: equal distributions)")
     color_bar.outline.set_visible(False)
@@ -179,11 +186,120 @@ def _effect_bars(summary: dict[str, Any]) -> list[_EffectBar]:
         share = test["effect"] or 0.0
         p_value = test["p_adjusted"]
         text = "not testable" if p_value is None else f"{format_percent(share)}, adjusted p = {p_value:.2g}"
-        bars.append(_EffectBar(f"P(X|Y = {_shorten(test['class'])})", 100 * share, text, test["flagged"]))
+        bars.append(_EffectBar(f"P(X|Y = {shorten_name(test['class'])})", 100 * share, text, test["flagged"]))
     if len(shown) < len(classes):
         bars.append(_EffectBar(f"... {len(classes) - len(shown)} classes with smaller shifts", 0.0, "", False))
     return bars
 
 
-def _shorten(name: str) -> str:
-    return name if len(name) <= 20 else f"{name[:18]}..."
+def draw_column_shift(data: dict[str, Any], figure: Any = None) -> Any:
+    """Draw columns by domains: standardized differences within classes.
+
+    Parameters
+    ----------
+    data : dict
+        What ``ColumnDiagnosis.heat_map()`` returns.
+    figure : matplotlib Figure or SubFigure, default=None
+        Where to draw; None makes a new figure.
+
+    Returns
+    -------
+    figure : matplotlib Figure or SubFigure
+        With the heat map and its color bar.
+    """
+    columns = [shorten_name(name) for name in data["columns"][:MAX_SHOWN_COLUMNS]]
+    domains = [shorten_name(name) for name in data["domains"]]
+    values = np.array(data["differences"][:MAX_SHOWN_COLUMNS], dtype=float).reshape(len(columns), len(domains))
+    size = (3.2 + 0.55 * len(domains), 1.8 + 0.3 * len(columns))
+    figure = figure or import_pyplot().figure(figsize=size, layout="constrained")
+    ax = figure.subplots()
+    largest = np.nanmax(np.abs(values), initial=0.0)
+    limit = float(np.clip(largest, LEAST_SCALE, MOST_SCALE))
+    # Differences have a sign: a diverging map, whose middle is white, that color-blind readers can read.
+    image = draw_heat_map(ax, values, columns, domains, colors="PuOr", vmin=-limit, vmax=limit)
+    if values.size <= MAX_CELLS_WITH_NUMBERS:
+        write_cells(image, _number_texts(values, 1))
+    rest = len(data["columns"]) - len(columns)
+    more = f"; {rest} columns that shift less are not shown" if rest > 0 else ""
+    ax.set_title(f"Shift within classes, by column and domain{more}", fontsize="medium", wrap=True)
+    bar = figure.colorbar(image, ax=ax, pad=0.02, extend="both" if largest > limit else "neither")
+    bar.set_label("difference from the other domains, standard deviations", fontsize="small")
+    bar.outline.set_visible(False)
+    return figure
+
+
+def shorten_name(name: str) -> str:
+    """Cut a long name, for the axis of a figure."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
+
+
+def draw_site_curve(data: dict[str, Any], figure: Any = None) -> Any:
+    """Draw the score on a new domain against the number of training domains.
+
+    Parameters
+    ----------
+    data : dict
+        What ``SiteLearningCurve.summary()`` returns.
+    figure : matplotlib Figure or SubFigure, default=None
+        Where to draw; None makes a new figure.
+
+    Returns
+    -------
+    figure : matplotlib Figure or SubFigure
+        Means and 95% prediction intervals, extrapolated ones with open markers.
+    """
+    figure = figure or import_pyplot().figure(figsize=(6.4, 4.2), layout="constrained")
+    ax = figure.subplots()
+    factor = 100 if data["is_percent"] else 1
+    extrapolated = [data["points"][-1], *data["extrapolated"]]
+    for points, color, face_color, line_style, label in (
+        (data["points"], DETECTED_COLOR, DETECTED_COLOR, "-", "evaluated"),
+        (extrapolated, ACCENT_COLOR, "white", "--", "power law"),
+    ):
+        sizes = [point["n_domains"] for point in points]
+        means, lower, upper = ([factor * point[key] for point in points] for key in ("mean", "lower", "upper"))
+        ax.plot(sizes, means, line_style, color=color, marker="o", mfc=face_color, label=label)
+        ax.fill_between(sizes, lower, upper, color=color, alpha=0.15, lw=0)
+    ax.set_xlabel("training domains")
+    unit = " (%)" if data["is_percent"] else ""
+    ax.set_ylabel(f"{data['metric']} on a new domain{unit}")
+    ax.set_title("Mean and 95% prediction interval for a new domain", fontsize="medium")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False, loc="lower right")
+    return figure
+
+
+def draw_adaptation_plan(summary: dict[str, Any], figure: Any = None) -> Any:
+    """Draw the expected gain of each level of adaptation against the number of labels.
+
+    The band is the 90% prediction interval of the first level, class offsets and temperature.
+    """
+    figure = figure or import_pyplot().figure(figsize=(9.5, 4.6), layout="constrained")
+    axes = figure.subplots(1, 2)
+    panels = (("accuracy", "gain in accuracy, points", 100.0), ("log_loss", "decrease of log loss", 1.0))
+    for ax, (metric, title, factor) in zip(axes, panels, strict=True):
+        ends = [0.0]
+        for i, curve in enumerate(summary["curves"]):
+            points = [point for point in curve["points"] if point[metric] is not None]
+            labels = [point["labels"] for point in points]
+            means, lows, highs = ([factor * point[metric][key] for point in points] for key in ("mean", "low", "high"))
+            marker, color = LEVEL_MARKERS[i % 4], LEVEL_COLORS[i % 4]
+            ax.plot(labels, means, marker=marker, markersize=4, color=color, label=curve["name"])
+            if i == 0:
+                name = f"90% prediction interval of {curve['name']}"
+                ax.fill_between(labels, lows, highs, color=color, alpha=0.15, linewidth=0, label=name)
+                ends += [*lows, *highs]
+        ax.axhline(0, color="0.4", linewidth=0.8)
+        margin = 0.05 * (max(ends) - min(ends)) or 1.0
+        ax.set_ylim(min(ends) - margin, max(ends) + margin)  # a local model with few labels may lie far below
+        ax.set_xscale("log")
+        sizes = [point["labels"] for curve in summary["curves"][:1] for point in curve["points"]]
+        ax.set_xticks(sizes, [str(n) for n in sizes])
+        ax.minorticks_off()
+        ax.set_xlabel("labels from the new domain")
+        ax.set_title(title, fontsize="medium")
+        ax.spines[["top", "right"]].set_visible(False)
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, frameon=False, fontsize="small", loc="outside lower center", ncols=2)
+    return figure

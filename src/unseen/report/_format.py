@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
+from ..utils.progress import format_duration
+
 MISSING_TEXT = "–"  # noqa: RUF001 (an en dash, as tables print it)
 MINUS = "\u2212"  # as wide as a plus sign, and screen readers pronounce it "minus"
 MAX_LISTED_COLUMNS = 100  # columns with the same use; more are summarized in one line
@@ -32,11 +34,16 @@ def format_signed(value: Any, digits: int = 1) -> str:
     return text
 
 
+def format_interval(low: Any, high: Any, digits: int = 2) -> str:
+    """Format an interval; a dash if both ends are missing."""
+    if not is_number(low) and not is_number(high):
+        return MISSING_TEXT
+    return f"{format_number(low, digits)} to {format_number(high, digits)}"
+
+
 def format_value(value: Any) -> str:
     """Format a number of unknown magnitude with four digits; return any other value as text."""
-    if value is None:
-        return MISSING_TEXT
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool | str):
         return str(value)
     if not is_number(value):
         return MISSING_TEXT
@@ -58,20 +65,6 @@ def format_p_value(value: Any) -> str:
     if not is_number(value):
         return MISSING_TEXT
     return "< 0.001" if value < 0.0005 else f"{value:.3f}"
-
-
-def format_duration(seconds: Any) -> str:
-    """Format a duration: seconds below a minute, minutes below an hour, then hours."""
-    if not is_number(seconds):
-        return MISSING_TEXT
-    if seconds < 10:
-        return f"{seconds:.2g} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes, remaining_seconds = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {remaining_seconds} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def format_settings(settings: Mapping[str, Any] | None) -> list[tuple[str, str]]:
@@ -114,7 +107,8 @@ FILTERS = {
     "signed": format_signed,
     "value": format_value,
     "p_value": format_p_value,
-    "duration": format_duration,
+    "interval": format_interval,
+    "duration": lambda seconds: format_duration(seconds) if is_number(seconds) else MISSING_TEXT,
     "settings": format_settings,
     "column_uses": describe_columns,
 }

@@ -10,9 +10,9 @@ from importlib.resources import files
 from typing import Any
 
 from ..utils.optional_imports import optional_import
+from ._comparison_page import prepare_sections
 from ._format import FILTERS
-from ._sections import prepare_sections
-from ._validation import prepare_validation_page
+from ._validation_page import prepare_validation_page
 
 
 def render_comparison(summary: Mapping[str, Any]) -> str:
@@ -24,7 +24,7 @@ def render_comparison(summary: Mapping[str, Any]) -> str:
     ----------
     summary : dict
         Plain values under the keys title, data, verdict, domains, methods, ensemble, embedding, diagnosis,
-        confusion, hardest, surface, settings, provenance, and pictures (thumbnails as data URLs, by row).
+        confusion, hardest, settings, provenance, and pictures (thumbnails as data URLs, by row).
         Percentages are given as 0 to 100; any number may be None.
 
     Returns

@@ -1,4 +1,4 @@
-"""Prepare the values that each section of the report shows, before any HTML is rendered."""
+"""The sections of the report of a comparison, and of that of a diagnosis: values that the templates show."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._charts import Axis, compute_shades, count_decimals, scale_to_canvas
-from ._column_figures import LEAST_SCALE, MOST_SCALE
-from ._format import format_number, is_number
-from ._validation import prepare_validation
+from ._charts import Axis, compute_shades, largest_entry, scale_to_canvas, shade_cells
+from ._figures import LEAST_SCALE, MOST_SCALE
+from ._format import is_number, rank_methods
+from ._validation_page import prepare_validation
 
 Section = dict[str, Any]
 INTERVAL_KEYS = ("difference", "low", "high")
-DIAGRAM_SIDE = 260  # pixels of the reliability diagram
+NO_SCORE = {"mean": None, "sd": None}
 MAX_SENTENCES = 8  # on columns; the rest is folded
 MAX_CLASSES_SIDE_BY_SIDE = 6  # confusion tables with more classes are shown one domain at a time
 
@@ -95,31 +95,20 @@ def prepare_methods(summary: Mapping[str, Any]) -> Section:
     domains = summary["domains"]
     metric, is_percentage = _metric_name(summary)
     digits = 1 if is_percentage else 3
-    methods = []
-    for method in sorted(summary["methods"], key=lambda method: method["kind"] != "auto"):
-        statistics = _to_shown_unit({key: method[key] for key in ("mean", "sd")}, is_percentage)
-        methods.append({**method, **statistics})
-    scores = [
-        [_to_shown_unit(method["accuracies"].get(name) or {}, is_percentage) for name in domains] for method in methods
-    ]
-    means = [[cell.get("mean") for cell in cells] for cells in scores]
-    # Ties at the displayed precision are all best. References do not compete. The last column is the mean over domains.
-    competing = [
-        [
-            round(value, digits) if is_number(value) and method["kind"] != "reference" else None
-            for value in (*values, method["mean"])
-        ]
-        for method, values in zip(methods, means, strict=True)
-    ]
-    best_scores = [max(filter(is_number, column), default=math.inf) for column in zip(*competing, strict=True)]
     rows = []
-    for method, cells, shades, values in zip(methods, scores, compute_shades(means), competing, strict=True):
-        *is_best, is_best_mean = (value == best for value, best in zip(values, best_scores, strict=True))
-        prepared_cells = [
-            {"mean": cell.get("mean"), "sd": cell.get("sd"), "shade": shade, "best": best}
-            for cell, shade, best in zip(cells, shades, is_best, strict=True)
-        ]
-        rows.append({**method, "cells": prepared_cells, "best": is_best_mean})
+    for method in rank_methods(summary["methods"]):
+        cells = [_to_shown_unit(method["accuracies"].get(name) or NO_SCORE, is_percentage) for name in domains]
+        mean = _to_shown_unit({"mean": method["mean"], "sd": method["sd"]}, is_percentage)
+        rows.append({**method, **mean, "cells": cells, "best": False})
+    shades = compute_shades([[cell["mean"] for cell in row["cells"]] for row in rows])
+    for row, row_shades in zip(rows, shades, strict=True):
+        for cell, shade in zip(row["cells"], row_shades, strict=True):
+            cell.update(shade=shade, best=False)
+    # Ties at the displayed precision are all best. References do not compete. The first column has the means.
+    for column in zip(*([row, *row["cells"]] for row in rows if row["kind"] != "reference"), strict=True):
+        rounded = [round(cell["mean"], digits) if is_number(cell["mean"]) else -math.inf for cell in column]
+        for cell, value in zip(column, rounded, strict=True):
+            cell["best"] = value == max(rounded) > -math.inf
     return {
         "domains": domains,
         "rows": rows,
@@ -133,21 +122,13 @@ def prepare_methods(summary: Mapping[str, Any]) -> Section:
 def prepare_ensemble(summary: Mapping[str, Any]) -> Section:
     """Prepare the mean weights as bars, the transductive steps, and the reliability diagram."""
     ensemble = summary["ensemble"]
-    largest = max(filter(is_number, ensemble["weights"].values()), default=0.0) or 1.0
-    bars = []
-    for name, weight in ensemble["weights"].items():
-        bars.append((name, weight, round(100 * weight / largest, 3) if is_number(weight) else 0))
+    largest = largest_entry([ensemble["weights"].values()], 0.0) or 1.0
     dots = [
-        {
-            **calibration_bin,
-            "x": round(DIAGRAM_SIDE * calibration_bin["confidence"], 1),
-            "y": round(DIAGRAM_SIDE * (1 - calibration_bin["accuracy"]), 1),
-            "r": round(2 + 18 * math.sqrt(calibration_bin["share"]), 1),
-        }
-        for calibration_bin in ensemble["calibration"]["bins"]
-        if all(is_number(calibration_bin[name]) for name in ("confidence", "accuracy", "share"))
+        {**one, "x": 100 * one["confidence"], "y": 100 * (1 - one["accuracy"]), "r": 2 + 18 * math.sqrt(one["share"])}
+        for one in ensemble["calibration"]["bins"]
+        if all(is_number(one[name]) for name in ("confidence", "accuracy", "share"))
     ]
-    return {**ensemble, "bars": bars, "dots": dots, "side": DIAGRAM_SIDE}
+    return {**ensemble, "largest": largest, "dots": dots}
 
 
 def prepare_embedding(summary: Mapping[str, Any]) -> Section:
@@ -171,42 +152,27 @@ def prepare_diagnosis(summary: Mapping[str, Any]) -> Section:
     """Prepare the distances as two heat maps with one scale."""
     diagnosis = summary["diagnosis"]
     distances = {
-        kind: [
-            [None if i == j else value for j, value in enumerate(row)]
-            for i, row in enumerate(diagnosis["distances"][kind])
-        ]
-        for kind in ("marginal", "conditional")
+        kind: [[None if i == j else value for j, value in enumerate(row)] for i, row in enumerate(rows)]
+        for kind, rows in diagnosis["distances"].items()
     }
-    all_rows = [row for rows in distances.values() for row in rows]
-    largest = max((value for row in all_rows for value in row if is_number(value)), default=1.0)
-    maps = {
-        kind: {"rows": rows, "shades": compute_shades(rows, low=0.0, high=largest)} for kind, rows in distances.items()
-    }
-    return {**diagnosis, "maps": maps, "decimals": count_decimals(all_rows)}
+    largest = largest_entry([row for rows in distances.values() for row in rows], 1.0)
+    return {**diagnosis, "maps": {kind: shade_cells(rows, high=largest) for kind, rows in distances.items()}}
 
 
 def prepare_columns(summary: Mapping[str, Any]) -> Section:
     """Prepare the sentences on columns, and the heat map of columns by domains."""
     columns = summary["columns"]
     heat_map = columns["heat_map"]
-    sizes = [[abs(value) if is_number(value) else None for value in row] for row in heat_map["differences"]]
-    largest = max((value for row in sizes for value in row if is_number(value)), default=0.0)
     # The same ends of the scale as in the figure: small differences do not look large, and one broken column does not
     # hide the others.
-    shades = compute_shades(sizes, low=0.0, high=min(max(largest, LEAST_SCALE), MOST_SCALE))
-    rows = []
-    for name, values, shade, explained in zip(
-        heat_map["columns"], heat_map["differences"], shades, heat_map["explained"], strict=True
-    ):
-        cells = [{"value": v, "shade": s} for v, s in zip(values, shade, strict=True)]
-        rows.append({"column": name, "explained": explained, "cells": cells})
-    shown = MAX_SENTENCES
+    high = min(max(largest_entry(heat_map["differences"], 0.0), LEAST_SCALE), MOST_SCALE)
+    cells = shade_cells(heat_map["differences"], high=high, size=abs)
     return {
-        "sentences": columns["sentences"][:shown],
-        "more": columns["sentences"][shown:],
+        "sentences": columns["sentences"][:MAX_SENTENCES],
+        "more": columns["sentences"][MAX_SENTENCES:],
         "domains": heat_map["domains"],
-        "rows": rows,
-        "hidden": columns["n_columns"] - len(rows),
+        "rows": list(zip(heat_map["columns"], cells, heat_map["explained"], strict=True)),
+        "hidden": columns["n_columns"] - len(cells),
     }
 
 
@@ -218,17 +184,9 @@ def prepare_confusion(summary: Mapping[str, Any]) -> Section:
     for table in tables:
         totals = table.get("totals") or [sum(row) for row in table["counts"]]
         shares = [[n / max(total, 1) for n in row] for row, total in zip(table["counts"], totals, strict=True)]
-        prepared.append(
-            {
-                **table,
-                "recall": [100 * shares[i][i] if total else None for i, total in enumerate(totals)],
-                "shades": compute_shades(shares, low=0.0, high=1.0),
-                "group": domains.index(table["domain"]),
-                "texts": [
-                    [format_number(n, 0 if float(n).is_integer() else 1) for n in row] for row in table["counts"]
-                ],
-            }
-        )
+        recall = [100 * shares[i][i] if total else None for i, total in enumerate(totals)]
+        shades = compute_shades(shares, low=0.0, high=1.0)
+        prepared.append({**table, "recall": recall, "shades": shades, "group": domains.index(table["domain"])})
     advice = (summary.get("verdict") or {}).get("recommendation") or {}
     return {
         "tables": prepared,
@@ -238,31 +196,6 @@ def prepare_confusion(summary: Mapping[str, Any]) -> Section:
         "repeats": max((table.get("repeats", 1) for table in tables), default=1),
         "recommended": all(table["method"] == advice.get("method") for table in tables),
     }
-
-
-def prepare_hardest(summary: Mapping[str, Any]) -> list[Section]:
-    """Prepare the samples that most methods misclassify, by class, with thumbnails if there are any."""
-    pictures = summary.get("pictures") or {}
-    return [
-        {
-            **entry,
-            "samples": [{**sample, "picture": pictures.get(str(sample["row"]))} for sample in entry["samples"]],
-        }
-        for entry in summary["hardest"]
-    ]
-
-
-def prepare_surface(summary: Mapping[str, Any]) -> Section:
-    """Prepare the validation scores: one row for each value of y and one column for each value of x."""
-    surface = summary["surface"]
-    factor = 100 if _metric_name(summary)[1] else 1
-    scores = [[factor * score if is_number(score) else None for score in row] for row in surface["scores"]]
-    if len(scores) != len(surface["y"]) or any(len(row) != len(surface["x"]) for row in scores):
-        raise ValueError(
-            f"The scores of the validation surface need {len(surface['y'])} rows, one for each y, and "
-            f"{len(surface['x'])} columns, one for each x; got rows of length {[len(row) for row in scores]}."
-        )
-    return {**surface, "scores": scores, "shades": compute_shades(scores), "decimals": count_decimals(scores)}
 
 
 # In the order of the page: the key that a section needs, its heading, and the function that prepares it.
@@ -275,8 +208,7 @@ SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
     ("columns", "Columns that differ between domains", prepare_columns),
     ("diagnosis", "Distribution shift between domains", prepare_diagnosis),
     ("confusion", "Confusion matrices", prepare_confusion),
-    ("hardest", "Samples that most methods misclassify", prepare_hardest),
-    ("surface", "Validation scores", prepare_surface),
+    ("hardest", "Samples that most methods misclassify", lambda summary: {"pictures": {}, **summary}),
     ("settings", "Selected hyperparameters", lambda summary: summary["settings"]),
     ("provenance", "Reproducibility", lambda summary: summary["provenance"]),
 ]
