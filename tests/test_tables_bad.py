@@ -295,24 +295,6 @@ def test_two_files_of_one_name_would_be_one_domain(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arrays", "fragment"),
-    [
-        ({"y": [0, 1]}, "it is not clear which array holds the features. Name it X"),
-        ({"a": np.eye(4), "b": np.eye(4)}, "The arrays are 'a (4 x 4 float64)', 'b (4 x 4 float64)'"),
-        ({"X": np.eye(4).astype(str), "y": [0, 1, 0, 1]}, "'X' must be a matrix of numbers"),
-        ({"X": np.eye(4), "y": [0, 1, 0, 1]}, "it is not clear which column holds the domains"),
-        ({"X": np.eye(4), "domain": list("aabb"), "y": [0, 1, 0]}, "'X' is 4 x 4 float64, but 'y' holds 3 labels"),
-        ({"X": np.array([{}])}, "'X' must be a matrix of numbers"),
-    ],
-)
-def test_a_bad_file_of_arrays_is_refused_with_its_reason(tmp_path, arrays, fragment):
-    np.savez(tmp_path / "data.npz", **arrays)
-    with pytest.raises(TableError) as caught:
-        load_table(tmp_path / "data.npz")
-    assert fragment in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"max_per_domain": 2.0}, TypeError, r"max_per_domain must be an integer; got 2\.0"),

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.io import savemat
 
-from unseen.datasets import load_digits_table, load_folder, load_rotated_digits
-from unseen.tables import TableError, iter_batches, load_table, scan
+from unseen.datasets import load_digits_table, load_rotated_digits
+from unseen.tables import iter_batches, load_table, scan
 from written_tables import FRAME, WRITERS, assert_same, changed, written
 
 
@@ -79,28 +79,16 @@ def test_a_column_of_numbers_in_one_file_and_words_in_another_is_categorical(tmp
 
 def test_arrays_with_domains_are_a_table(tmp_path):
     X, y, d = np.arange(24.0).reshape(8, 3) ** 2, np.array([0, 1] * 4), np.array(list("aaaabbbb"))
-    np.savez(tmp_path / "all.npz", X=X, y=y, domain=d, weight=np.linspace(0, 1, 8))
+    np.savez(tmp_path / "all.npz", X=X, y=y, domain=d, markers=["cd4", "cd8", "cd3"])
     table = load_table(tmp_path / "all.npz")
     np.testing.assert_array_equal(table.X, X)
     np.testing.assert_array_equal(table.y, y)
     np.testing.assert_array_equal(table.domain, d)
     assert table.schema.feature_names == ["feature_0", "feature_1", "feature_2"]
-    assert "Left out, since they are not in the matrix of features: 'weight'." in table.notices
     savemat(tmp_path / "all.mat", {"fts": X.T, "labels": y[None], "site": np.array(list(d), dtype=object)})
     same_in_matlab = load_table(tmp_path / "all.mat")
     np.testing.assert_array_equal(same_in_matlab.X, X)
     np.testing.assert_array_equal(same_in_matlab.domain, d)
-
-
-def test_a_folder_of_arrays_agrees_with_load_folder(tmp_path):
-    rng = np.random.default_rng(0)
-    for name in ("amazon", "dslr"):
-        np.savez(tmp_path / f"{name}.npz", X=rng.normal(size=(9, 4)).astype(np.float32), y=[1, 2, 3] * 3)
-    table, bunch = load_table(tmp_path), load_folder(tmp_path)
-    np.testing.assert_array_equal(table.X, bunch.data)
-    np.testing.assert_array_equal(table.y, bunch.target)
-    np.testing.assert_array_equal(table.domain, bunch.domain)
-    assert table.schema.feature_names == bunch.feature_names
 
 
 def test_arrays_without_labels_can_be_read_in_batches(tmp_path):
@@ -270,27 +258,3 @@ def test_reading_does_not_change_the_file_or_the_arguments(tmp_path):
     before = path.read_bytes()
     load_table(path, features=features)
     assert (path.read_bytes(), features) == (before, ["age", "sex"])
-
-
-def test_a_vector_beside_the_matrix_is_a_feature_if_asked_for(tmp_path):
-    X, weight = np.random.default_rng(0).normal(size=(8, 3)), np.linspace(0, 1, 8)
-    np.savez(tmp_path / "all.npz", X=X, y=[0, 1] * 4, domain=list("aaaabbbb"), weight=weight)
-    np.testing.assert_array_equal(load_table(tmp_path / "all.npz", features=["weight"]).X[:, 0], weight)
-
-
-def test_the_number_of_labels_tells_samples_from_features_whatever_else_is_there(tmp_path):
-    X = np.random.default_rng(0).normal(size=(8, 3))
-    np.savez(tmp_path / "all.npz", X=X.T, y=[0, 1] * 4, domain=list("aaaabbbb"), markers=["cd4", "cd8", "cd3"])
-    np.testing.assert_array_equal(load_table(tmp_path / "all.npz").X, X)
-
-
-@pytest.mark.parametrize(
-    ("width", "labels", "reason"),
-    [(2, [0, 1], "leeds lacks 'feature_2'"), (3, ["ill", "well"], "'leeds' has words, 'bonn' has numbers")],
-)
-def test_files_of_arrays_that_do_not_go_together_are_refused(tmp_path, width, labels, reason):
-    X = np.random.default_rng(0).normal(size=(8, 3))
-    np.savez(tmp_path / "bonn.npz", X=X, y=[0, 1] * 4)
-    np.savez(tmp_path / "leeds.npz", X=X[:, :width], y=labels * 4)
-    with pytest.raises(TableError, match=reason):
-        load_table(tmp_path)

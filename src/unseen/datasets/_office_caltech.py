@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-import re
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.utils import Bunch
 
-from ..tables import TableOptions, survey_files
+from ..tables import scan
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
-from ..utils.validation import format_list
 from ._bunch import make_bunch
-from ._download import download as download_file
-from ._download import git_blob_id
-from ._folder import folder_samples
 
+TIMEOUT = (10, 30)  # seconds to connect, and between two chunks of the body
+RETRIES = 3
+CHUNK_BYTES = 1 << 16
 BASE_URL = (
     "https://raw.githubusercontent.com/LeiTian-qj/CMMS/1c7c45b858bd400b25c132d178c8e2f603074afc/data/Office-Caltech10/"
 )
@@ -74,10 +70,9 @@ def fetch_office_caltech(
         folder.
     download : bool, default=True
         Whether missing files are downloaded.
-    as_frame : bool, default=False
-        Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
-    return_X_y : bool, default=False
-        Whether to return ``(X, y, sample_domain)``, as the estimators take them, instead of a Bunch.
+    as_frame, return_X_y : bool, default=False
+        Whether to return pandas objects, with `frame` in addition; and whether to return ``(X, y, sample_domain)``
+        instead of a Bunch.
 
     Returns
     -------
@@ -128,44 +123,23 @@ def fetch_office_caltech(
             download_file(BASE_URL + file, path, blob_id)
         except OSError as error:
             raise OSError(_explain_manual_download(home, features, missing[i:], str(error))) from error
-    files = [(domain, path) for domain, path in paths.items() if path is not None]
-    samples = folder_samples(survey_files(files, TableOptions(keep_all=True), "Office-Caltech", several=True))
-    for domain, path in files:
-        labels = samples.y[samples.domain == domain]
+    X: list[Any] = []
+    y: list[Any] = []
+    for domain, path in paths.items():
+        frame = scan(path).collect()  # type: ignore[arg-type]
+        labels = frame["labels"].to_numpy()
         n_classes = len(np.unique(labels))
         if len(labels) != N_SAMPLES[domain] or n_classes != len(CLASSES):
             raise ValueError(
                 f"{path} must hold the {N_SAMPLES[domain]} samples of {domain}, of {len(CLASSES)} classes; "
                 f"it holds {len(labels)} samples of {n_classes} classes."
             )
+        values = frame.drop("labels").to_numpy()
+        X.append(values if values.dtype.kind == "f" else values.astype(np.float64))
+        y.append(labels.astype(int) - 1)
+    samples = Samples(np.vstack(X), np.concatenate(y), np.repeat(list(N_SAMPLES), list(N_SAMPLES.values())))
     names = [f"{features}_{i}" for i in range(samples.X.shape[1])]
-    return make_bunch(
-        replace(samples, y=samples.y - 1), CLASSES, names, DESCR, as_frame=as_frame, return_X_y=return_X_y
-    )
-
-
-def load_office_caltech_folder(samples: Samples, folder: str | os.PathLike[str], feature_names: Sequence[str]) -> Bunch:
-    """Make Office-Caltech of any number of photographs; collections are matched by names such as Caltech10."""
-    domain_by_letters = {re.sub(r"[^a-z]", "", domain): domain for domain in N_SAMPLES}
-    collections = np.unique(samples.domain).tolist()
-    domain_names = {name: domain_by_letters.get(re.sub(r"[^a-z]", "", name.lower())) for name in collections}
-    problems = [f"{name} is not one of {', '.join(N_SAMPLES)}." for name in collections if domain_names[name] is None]
-    problems += [f"{domain} is missing." for domain in N_SAMPLES if domain not in domain_names.values()]
-    for name in collections:
-        absent = sorted(set(samples.classes.tolist()) - set(samples.y[samples.domain == name].tolist()))
-        if absent:
-            problems.append(f"{name} lacks {format_list(absent)}, which other collections have.")
-    if len(samples.classes) != len(CLASSES):
-        problems.append(
-            f"it has {len(samples.classes)} classes, not {len(CLASSES)}: {format_list(samples.classes.tolist())}."
-        )
-    if problems:
-        lines = "\n".join(f"- {problem}" for problem in problems)
-        raise ValueError(f"The folder {os.fspath(folder)!r} does not hold Office-Caltech:\n{lines}")
-    domain = np.array([domain_names[name] for name in samples.domain.tolist()])
-    order = np.concatenate([np.flatnonzero(domain == name) for name in N_SAMPLES])
-    sorted_samples = Samples(samples.X, samples.codes, domain).take(order)
-    return make_bunch(sorted_samples, samples.classes.tolist(), feature_names, DESCR, as_frame=False)
+    return make_bunch(samples, CLASSES, names, DESCR, as_frame=as_frame, return_X_y=return_X_y)
 
 
 def _data_home(data_home: str | os.PathLike[str] | None) -> Path:
@@ -198,3 +172,34 @@ def _explain_manual_download(home: Path, features: str, domains: list[str], reas
         f"Download these files from {BASE_URL} and put them into {home / 'office_caltech'}. "
         "Files with other content can be loaded with load_folder."
     )
+
+
+def git_blob_id(path: Path) -> str:
+    """Compute the id under which git stores the content of a file."""
+    digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def download_file(url: str, destination: Path, blob_id: str) -> None:
+    """Download a file that has the given git blob id, or raise OSError and leave the destination unchanged."""
+    pooch = optional_import("pooch", "Downloading data")
+    # Without streaming, connections are closed after errors too. The files have at most about 40 MB.
+    transfer = pooch.HTTPDownloader(timeout=TIMEOUT, stream=False, headers={"Accept-Encoding": "identity"})
+
+    def transfer_and_verify(source: str, temporary: str, manager: Any) -> None:
+        # pooch has no git blob hash. It moves the temporary file into place only after this function returns.
+        transfer(source, temporary, manager)
+        if git_blob_id(Path(temporary)) != blob_id:
+            raise ValueError(f"its content differs from the published file (git blob id {blob_id})")
+
+    name = destination.name
+    files = pooch.create(
+        path=destination.parent, base_url="", registry={name: None}, urls={name: url}, retry_if_failed=RETRIES
+    )
+    try:
+        files.fetch(name, downloader=transfer_and_verify)
+    except (OSError, ValueError) as error:
+        raise OSError(f"{url} could not be downloaded: {error}") from error

@@ -31,10 +31,9 @@ def load_penguins(*, as_frame: bool = False, return_X_y: bool = False) -> Any:
 
     Parameters
     ----------
-    as_frame : bool, default=False
-        Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
-    return_X_y : bool, default=False
-        Whether to return ``(X, y, sample_domain)``, as the estimators take them, instead of a Bunch.
+    as_frame, return_X_y : bool, default=False
+        Whether to return pandas objects, with `frame` in addition; and whether to return ``(X, y, sample_domain)``
+        instead of a Bunch.
 
     Returns
     -------

@@ -36,10 +36,9 @@ def load_rotated_digits(
     ----------
     angles : sequence of float, default=(0, 15, 30, 45, 60, 75)
         Angles in degrees, counterclockwise, two or more: one domain for each. The images are distributed equally.
-    as_frame : bool, default=False
-        Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
-    return_X_y : bool, default=False
-        Whether to return ``(X, y, sample_domain)``, as the estimators take them, instead of a Bunch.
+    as_frame, return_X_y : bool, default=False
+        Whether to return pandas objects, with `frame` in addition; and whether to return ``(X, y, sample_domain)``
+        instead of a Bunch.
 
     Returns
     -------

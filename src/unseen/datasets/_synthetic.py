@@ -38,10 +38,9 @@ def make_synthetic(
     ----------
     validation_domain : bool, default=False
         Whether to add a fourth domain, on which hyperparameters can be selected.
-    as_frame : bool, default=False
-        Whether `data`, `target` and `domain` are pandas objects; adds `frame`.
-    return_X_y : bool, default=False
-        Whether to return ``(X, y, sample_domain)``, as the estimators take them, instead of a Bunch.
+    as_frame, return_X_y : bool, default=False
+        Whether to return pandas objects, with `frame` in addition; and whether to return ``(X, y, sample_domain)``
+        instead of a Bunch.
     random_state : int, RandomState instance or None, default=None
         Seed of the random generator.
 

@@ -7,6 +7,6 @@ from ._extract import Extraction, Extractor, Skipped, extract
 from ._features import ImageFeatures
 from ._photos import Photos, find_photos
 from ._pixels import PRESETS, Preprocessing
-from ._table import make_photo_table, photo_collection, photo_table
+from ._table import photo_table
 
 __all__ = ["Extraction", "ImageFeatures", "Photos", "Preprocessing", "extract", "find_photos", "photo_table"]

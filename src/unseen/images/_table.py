@@ -11,13 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from sklearn.utils import Bunch
-
-from ..datasets import load_office_caltech_folder, load_vlcs_folder
 from ..tables import Table, TableOptions, format_count, read_survey, survey_table
 from ..utils.io import is_special_file, temporary_folder
-from ..utils.samples import Samples
 from ._extract import DEFAULT_BATCH_SIZE, Extractor, Skipped
 from ._photos import Photos, find_photos
 from ._pixels import Preprocessing, decode_image, quiet_decoding
@@ -76,20 +71,6 @@ def photo_table(
     )
     table, _ = make_photo_table(find_photos(source, domain_from), extractor)
     return table
-
-
-def photo_collection(name: str, photos: Photos, extractor: Extractor) -> Bunch:
-    """Return the photographs of "vlcs" or "office-caltech" as that data set, with features of a network."""
-    extraction = extractor.extract(photos)
-    label = np.array(extraction.label, dtype=str)
-    domain = np.array(extraction.domain, dtype=str)
-    if name == "vlcs" and np.char.isdecimal(label).all():  # one of its layouts has numbers for classes
-        label = label.astype(int)
-    names = [f"feature_{j}" for j in range(extraction.X.shape[1])]
-    load = {"vlcs": load_vlcs_folder, "office-caltech": load_office_caltech_folder}[name]
-    bunch = load(Samples(extraction.X, label, domain), photos.root, names)
-    bunch.skipped = extraction.skipped
-    return bunch
 
 
 def make_photo_table(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -87,98 +86,54 @@ ARRAY_ENDINGS = (".npz", ".mat")
 # Usual names of the arrays, in lower case.
 USUAL_FEATURES = frozenset({"x", "data", "features", "feas", "fts"})
 USUAL_LABELS = frozenset({"y", "label", "labels", "gt"})
-CLASS_NAMES_ARRAY = "classes"  # the array with the names of the classes
 
 
-class ArrayNames(NamedTuple):
-    """Names of the arrays that hold features and labels; None to recognize them by usual names."""
-
-    features: str | None = None
-    label: str | None = None
-    label_column: str | None = None  # name of the label column; None for the name of the array
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """A matrix with a row per sample, and vectors with an entry per sample."""
-
-    matrix: Array
-    vectors: dict[str, Array]
-    names: ArrayNames  # of the arrays that were read
-    classes: tuple[str, ...] = ()  # names of the classes, if the file has them
-
-    def to_frame(self, rows: slice = slice(None)) -> pl.DataFrame:
-        """Convert rows to a frame, in which features are numbered."""
-        names = [f"feature_{i}" for i in range(self.matrix.shape[1])]
-        features = pl.from_numpy(self.matrix[rows], schema=names, orient="row")
-        return features.with_columns(pl.Series(name, vector[rows]) for name, vector in self.vectors.items())
-
-
-def read_arrays(path: Path, requested: ArrayNames | None = None) -> Arrays:
-    """Read the matrix of features of an .npz or .mat file, and every vector with one entry per sample.
+def read_arrays(path: Path) -> pl.DataFrame:
+    """Read the matrix of features of an .npz or .mat file, and every vector with one entry per sample, as columns.
 
     Samples may be rows or columns of the matrix: the number of labels determines which or, without labels, the length
     of any vector; if both match, samples are rows.
     """
-    requested = requested or ArrayNames()
     contents = read_npz(path) if path.suffix.lower() == ".npz" else read_mat(path)
     # Older versions of polars require the native byte order.
     contents = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in contents.items()}
-    label = requested.label if requested.label in contents else None
-    if requested.label is None:
-        usual = [name for name in contents if name.lower() in USUAL_LABELS]
-        label = usual[0] if len(usual) == 1 else None
-    features = requested.features if requested.features in contents else _find_features(contents, label)
+    features = _find_features(contents)
     matrix = contents[features]
     if matrix.dtype.kind not in "fiub" or matrix.ndim != 2 or not matrix.size:
         raise ValueError(f"{features!r} must be a matrix of numbers, a row per sample; it is {_shape_and_type(matrix)}")
-    has_class_names = CLASS_NAMES_ARRAY in contents and label != CLASS_NAMES_ARRAY
-    vectors = {name: array for name, array in contents.items() if name != features and _is_vector(array)}
-    if label is not None:
-        labels = contents[label]
-        label_vector = _as_vector(labels)
-        if label_vector is None or label_vector.dtype.kind not in "fiubU":
-            raise ValueError(f"{label!r} must hold one integer or string per sample; it is {_shape_and_type(labels)}")
-        if labels.size not in matrix.shape:
-            raise ValueError(f"{features!r} is {_shape_and_type(matrix)}, but {label!r} holds {labels.size} labels")
-        if has_class_names:
-            vectors.pop(CLASS_NAMES_ARRAY, None)
-    lengths = {vectors[name].size for name in (vectors if label is None else [label])}
+    vectors = {name: _as_vector(array) for name, array in contents.items() if name != features}
+    labels = [name for name in vectors if name.lower() in USUAL_LABELS]
+    for name in labels:
+        vector = vectors[name]
+        if vector is None or len(vector) not in matrix.shape:
+            raise ValueError(
+                f"{name!r} must hold one integer or string per sample of {features!r}, which is "
+                f"{_shape_and_type(matrix)}; it is {_shape_and_type(contents[name])}"
+            )
+    lengths = {len(vector) for name in (labels or vectors) if (vector := vectors[name]) is not None}
     if len(matrix) not in lengths and matrix.shape[1] in lengths:  # samples are columns
         matrix = matrix.T
-    columns = {}
-    for name, array in vectors.items():
-        vector = _as_vector(array) if array.size == len(matrix) else None
-        if vector is not None:
-            column_name = requested.label_column if name == label else None
-            columns[column_name or name] = vector
-    class_names = _as_vector(contents[CLASS_NAMES_ARRAY]) if has_class_names else None
-    classes = () if class_names is None else tuple(map(str, class_names.tolist()))
-    return Arrays(matrix, columns, ArrayNames(features, label, requested.label_column), classes)
-
-
-def _find_features(contents: Mapping[str, Array], label: str | None) -> str:
-    """Find the array with a usual name for features, or else the only matrix of numbers."""
-    others = {name: array for name, array in contents.items() if name != label}
-    usual = [name for name in others if name.lower() in USUAL_FEATURES]
-    matrices = [name for name, array in others.items() if array.ndim == 2 and array.dtype.kind in "fiub"]
-    for names in (usual, [name for name in matrices if min(contents[name].shape) > 1]):
-        if len(names) == 1:
-            return names[0]
-    arrays = format_list(f"{name} ({_shape_and_type(array)})" for name, array in contents.items())
-    raise ValueError(
-        "it is not clear which array holds the features. Name it X, or set the parameter features. The arrays are "
-        f"{arrays}"
+    frame = pl.from_numpy(matrix, schema=[f"feature_{i}" for i in range(matrix.shape[1])], orient="row")
+    return frame.with_columns(
+        pl.Series(name, vector) for name, vector in vectors.items() if vector is not None and len(vector) == len(matrix)
     )
 
 
-def _is_vector(array: Array) -> bool:
-    return array.ndim > 0 and array.size == max(array.shape)
+def _find_features(contents: Mapping[str, Array]) -> str:
+    """Find the array with a usual name for features, or else the only matrix of numbers."""
+    usual = [name for name in contents if name.lower() in USUAL_FEATURES]
+    numbers = {name: array for name, array in contents.items() if array.dtype.kind in "fiub"}
+    matrices = [name for name, array in numbers.items() if array.ndim == 2 and min(array.shape) > 1]
+    for names in (usual, matrices):
+        if len(names) == 1:
+            return names[0]
+    arrays = format_list(f"{name} ({_shape_and_type(array)})" for name, array in contents.items())
+    raise ValueError(f"it is not clear which array holds the features. Name it X. The arrays are {arrays}")
 
 
 def _as_vector(array: Array) -> Array | None:
     """Convert an array to a vector of numbers, dates or text, also from MATLAB cells; None if it is not a vector."""
-    if not _is_vector(array):
+    if not array.ndim or array.size != max(array.shape):
         return None
     if array.dtype == object:
         entries = [np.ravel(entry) for entry in array.ravel()]  # each an array of one string

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Literal, get_args
 
@@ -33,10 +33,8 @@ LEFT_OUT_REASONS = {
     "dropped": "",
     "not requested": "",
     "not in every file": "not every file has them",
-    "not in the matrix": "they are not in the matrix of features",
     "names the domain": "the files are the domains",
     "lists, records or bytes": "they hold lists, records or bytes",
-    "not numbers": "they are not numbers",
     "all missing": "they hold a single value or none",
     "constant": "they hold a single value or none",
     "date": "they are dates",
@@ -64,11 +62,7 @@ def make_left_out_notices(left_out: Mapping[str, str]) -> list[str]:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Options of `load_table`: the roles of the columns, and which rows to use.
-
-    With `keep_all`, every file is a domain, however small, and all numeric columns are features, even if they hold a
-    single value; columns that are not numeric are left out. The table need not be suitable for learning.
-    """
+    """Options of `load_table`: the roles of the columns, and which rows to use."""
 
     label: str | None = None
     domain: str | None = None
@@ -77,7 +71,6 @@ class TableOptions:
     unlabeled: str | int | None = None
     max_per_domain: int | None = None
     seed: int = 0
-    keep_all: bool = False
     group: str | None = None
     dates: Dates = "drop"
     categories: Sequence[str] | None = None
@@ -155,7 +148,6 @@ class ColumnRoles:
     features: list[str] = field(default_factory=list)
     maybe_groups: list[str] = field(default_factory=list)
     categories: set[str] = field(default_factory=set)
-    missing: dict[str, tuple[str, ...]] = field(default_factory=dict)  # values that stand for missing ones, as text
     left_out: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -163,59 +155,51 @@ class ColumnRoles:
 
 def assign_roles(tables: Sequence[TableFile], options: TableOptions, *, several: bool) -> ColumnRoles:
     """Assign roles to the columns that all files have; `several` files may each be a domain, or parts of one table."""
-    columns = [name for name in tables[0].types if all(name in table.types for table in tables)]
-    if options.features and all(table.names and (table.names.features,) == options.features for table in tables):
-        options = replace(options, features=None)  # It is the name of an array, not of a column.
-    roles = ColumnRoles(group=options.group if options.group in columns else None)
+    all_names = dict.fromkeys(name for table in tables for name in table.types)
+    columns = dict.fromkeys(name for name in all_names if all(name in table.types for table in tables))
     drop = options.drop or ()
-    requested_features = options.features or ()
     categories = options.categories or ()
-    requested_roles = [name for name in (options.label, options.domain, options.group) if name is not None]
+    roles = ColumnRoles(group=options.group if options.group in columns else None)
+    roles.categories = {name for table in tables for name, dtype in table.types.items() if is_category(dtype)}
+    roles.categories.update(categories)
+    required = (options.label, options.domain, options.group, *(options.features or ()), *categories)
     # A column to drop needs to be in one file only, all others in every file.
-    unknown_drop = [name for name in drop if not any(name in table.types for table in tables)]
-    missing = {name: tuple(values) for name, values in (options.missing or {}).items()}
-    for name in dict.fromkeys([*requested_roles, *requested_features, *categories, *missing]):
-        roles.problems += _find_absent_column(name, tables)
-    for name in dict.fromkeys(unknown_drop):
-        roles.problems += _find_absent_column(name, tables)
-    if not options.keep_all:
-        categorical = {name for table in tables for name, dtype in table.types.items() if is_category(dtype)}
-        roles.categories = {*categorical, *categories}
-    taken = {*drop, *requested_features, *categories}
-    if options.group is not None:
-        taken.add(options.group)
+    unknown_drop = [name for name in drop if name not in all_names]
+    for name in dict.fromkeys([*required, *(options.missing or ()), *unknown_drop]):
+        if name is not None:
+            roles.problems += _find_absent_column(name, tables)
+    taken = {options.group, *drop, *(options.features or ()), *categories}
     free = [name for name in columns if name not in taken]
     roles.label = _choose_column("label", options, columns, [name for name in free if name != options.domain], roles)
     free = [name for name in free if name != roles.label]
-    files_may_be_domains = several and options.domain is None
     domain_candidates = _prefer_places(_find_usual_names("domain", free))
-    are_parts = files_may_be_domains and not options.keep_all and are_part_names(table.name for table in tables)
-    if are_parts and roles.label is not None and len(domain_candidates) == 1:
+    if not several or options.domain is not None:
+        roles.domain = _choose_column("domain", options, columns, domain_candidates, roles)
+    elif are_part_names(table.name for table in tables) and roles.label is not None and len(domain_candidates) == 1:
         roles.domain = domain_candidates[0]
         roles.notices.append(
             f"The {len(tables):,} files are named like parts of one table, so {roles.domain!r} is the domain column. "
             f"Add {roles.domain} to the parameter drop to make each file a domain."
         )
-    elif files_may_be_domains:
+    else:
         roles.files_are_domains = True
         roles.notices.append("Each file is a domain, named as the file.")
-    else:
-        roles.domain = _choose_column("domain", options, columns, free, roles)
     roles.problems += _find_conflicts(roles, options)
     not_in_role = {*free, *categories} - {roles.domain}
     others = [name for name in columns if name in not_in_role]
     if options.features is not None:
-        known = set(columns)
-        chosen = [name for name in dict.fromkeys(options.features) if name in known]
+        chosen = [name for name in dict.fromkeys(options.features) if name in columns]
         roles.left_out = dict.fromkeys(others, "not requested")
     else:
-        chosen = _choose_default_features(tables, others, taken, roles, keep_all=options.keep_all)
-        if not options.keep_all:
-            roles.maybe_groups = [name for name in others if may_name_groups(name) and name not in categories]
-    roles.left_out |= dict.fromkeys((name for name in drop if name not in unknown_drop), "dropped")
+        partial = [name for name in all_names if name not in columns and name not in taken]
+        roles.left_out = dict.fromkeys(partial, "not in every file")
+        if roles.files_are_domains:
+            roles.left_out |= dict.fromkeys(_find_usual_names("domain", free), "names the domain")
+        chosen = [name for name in others if name not in roles.left_out]
+        roles.maybe_groups = [name for name in others if may_name_groups(name) and name not in categories]
+    roles.left_out |= dict.fromkeys((name for name in drop if name in all_names), "dropped")
     other_roles = {roles.label, roles.domain, roles.group, *drop}
     roles.features = [name for name in chosen if name not in other_roles]
-    roles.missing = {name: values for name, values in missing.items() if name in roles.features}
     _leave_out_unreadable(tables, roles)
     return roles
 
@@ -258,8 +242,6 @@ def _choose_column(
     if requested is not None:
         return requested if requested in columns else None
     matching = _find_usual_names(role, candidates)
-    if role == "domain":
-        matching = _prefer_places(matching)
     if len(matching) == 1:
         roles.notices.append(f"Using {matching[0]!r} as the {role} column. Set the parameter {role} to choose another.")
         return matching[0]
@@ -301,28 +283,6 @@ def may_name_groups(name: str) -> bool:
 def is_group_name(name: str) -> bool:
     """Whether a column is named like patients or the like, not only like an identifier."""
     return bool(re.fullmatch(GROUP_NAMES, _normalize_name(name)))
-
-
-def _choose_default_features(
-    tables: Sequence[TableFile], free: Sequence[str], taken: set[str], roles: ColumnRoles, *, keep_all: bool
-) -> list[str]:
-    """Choose all remaining columns, except those that name the domain or are not in every file."""
-    all_names = dict.fromkeys(name for table in tables for name in table.types)
-    partial = [name for name in all_names if not all(name in table.types for table in tables) and name not in taken]
-    vectors = {name for table in tables for name in table.vectors}
-    has_arrays = any(table.names for table in tables)  # whose features are numbered, so that names cannot be matched
-    if not vectors.issuperset(partial) and (keep_all or has_arrays):
-        absent = {table.name: [name for name in partial if name not in {*table.types, *vectors}] for table in tables}
-        differences = "; ".join(f"{name} lacks {format_list(names)}" for name, names in absent.items() if names)
-        roles.problems.append(
-            f"the files differ in their columns: {differences}. Set the parameter features to choose some."
-        )
-    else:
-        roles.left_out |= dict.fromkeys(partial, "not in every file")
-    roles.left_out |= dict.fromkeys(sorted(vectors & set(free)), "not in the matrix")
-    if roles.files_are_domains:
-        roles.left_out |= dict.fromkeys(_find_usual_names("domain", free), "names the domain")
-    return [name for name in free if name not in roles.left_out]
 
 
 def _leave_out_unreadable(tables: Sequence[TableFile], roles: ColumnRoles) -> None:

@@ -7,10 +7,8 @@ import difflib
 import glob
 import gzip
 import io
-import itertools
 import json
 import logging
-import math
 import os
 import re
 from collections import Counter
@@ -20,14 +18,12 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 from zipfile import ZipFile, ZipInfo
 
-import numpy as np
 import polars as pl
-from sklearn.utils import gen_batches
 
 from ..utils.io import read_inflated
 from ..utils.optional_imports import optional_import
 from ..utils.validation import format_list
-from ._arrays import ARRAY_ENDINGS, ArrayNames, read_arrays
+from ._arrays import ARRAY_ENDINGS, read_arrays
 from ._errors import (
     TableError,
     check_not_forked,
@@ -42,6 +38,7 @@ CELL_REFERENCE = re.compile(rb' r="([A-Z]{1,3})([0-9]{1,7})"')
 MAX_EMPTY_CELLS = 10_000_000  # of the rectangle that holds all cells of a sheet, which is allocated
 UNNAMED = "__UNNAMED__"  # the start of the names that fastexcel gives to columns without a name
 MAX_EXCEL_ROWS = 1_048_575  # below the header
+NOT_FINITE = [float("nan"), float("inf"), float("-inf")]
 # Text that starts like a formula, a number or a link is written as text.
 TEXT_OPTIONS = {
     "constant_memory": True,
@@ -62,16 +59,12 @@ TEXT_ENDINGS = {
 JSON_ENDINGS = (".jsonl", ".ndjson")  # one record in each line
 ARROW_ENDINGS = (".feather", ".arrow", ".ipc")
 ENDINGS = (*TEXT_ENDINGS, ".parquet", *ARROW_ENDINGS, *JSON_ENDINGS, *EXCEL_ENDINGS, *ARRAY_ENDINGS)
-# Formats that can only be read from the start, in order.
-SEQUENTIAL_ENDINGS = (*TEXT_ENDINGS, *JSON_ENDINGS, *EXCEL_ENDINGS)
 # Names that programs give to the files of one table, such as part-00003-4f2a, chunk_3 or 00012.
 PART_NAME = re.compile(r"(part|chunk|shard|split|piece|block)[-_. ]?\d+([-_. ].*)?|\d+", re.IGNORECASE)
 # If values are separated by a semicolon, as in many European files, the decimal separator is a comma.
 DECIMAL_COMMA = r"^\s*([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)\s*$"
 # The limit of the csv module is lower, and a header with another separator is read as one long field first.
 MAX_HEADER_CHARACTERS = 2**24
-MAX_CELL_BYTES = 100_000  # longer text is neither a number, nor a date, nor a category
-MAX_BATCH_TEXT_BYTES = 2**26
 MAX_COLUMNS = 100_000
 MAX_JSON_COLUMNS = 5_000  # of which each record may have a few only
 MAX_SLICE_VALUES = 4_000_000  # decoded at a time from a Parquet file, whose row group may hold the whole table
@@ -236,9 +229,6 @@ class TableFile(NamedTuple):
     name: str  # without its ending
     path: Source
     types: dict[str, Any]  # the polars type of each column, by name
-    vectors: tuple[str, ...] = ()  # columns that are separate arrays, not part of the matrix of features
-    names: ArrayNames | None = None  # of its arrays, if it is a file of arrays
-    classes: tuple[str, ...] = ()  # names of the classes, if the file has them
 
 
 def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
@@ -274,7 +264,7 @@ def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
         raise TableError(["it is a folder or a pattern. Pass one file."], source=str(path))
     [(_, file)] = list_files(path)
     raise_table_error(find_header_problems(file), file.name)
-    return _scan(file)
+    return open_file(file)
 
 
 def iter_batches(
@@ -315,71 +305,18 @@ def iter_batches(
 
 
 def iter_file_batches(
-    file: Source,
-    columns: Sequence[str] | None,
-    size: int,
-    first: int = 0,
-    rows: int | None = None,
-    names: ArrayNames | None = None,
+    file: Source, columns: Sequence[str] | None, size: int, first: int = 0, rows: int | None = None
 ) -> Iterator[pl.DataFrame]:
     """Read one file in batches of rows, in order; of a Parquet file, optionally only `rows` rows from `first` on."""
-    # In a text file every cell takes its own bytes, so that text cannot be longer than the file.
-    is_text_file = isinstance(file, Path) and get_file_ending(file) in TEXT_ENDINGS
-    for frame in _iter_decoded_batches(file, columns, size, first, rows, names):
-        with translate_read_errors(file, all_exceptions=True):
-            frames = [frame] if is_text_file else _split_long_text(file, frame)
-        yield from frames
-
-
-def _split_long_text(file: Source, frame: pl.DataFrame) -> list[pl.DataFrame]:
-    """Raise if text is too long, and split a batch whose text would take much memory if it is copied.
-
-    Files and frames may store a repeated text once for all rows, but most operations of polars copy it for each row.
-    """
-    lengths = [pl.col(name).str.len_bytes() for name, dtype in frame.schema.items() if dtype == pl.String]
-    categorical = [name for name, dtype in frame.schema.items() if dtype in (pl.Categorical, pl.Enum)]
-    lengths += [pl.col(name).cat.len_bytes() for name in categorical]
-    if not lengths:
-        return [frame]
-    sizes = frame.select(lengths)
-    longest = {name: size or 0 for name, size in zip(sizes.columns, sizes.max().row(0), strict=True)}
-    problems = [
-        f"column {name!r} holds text of {size:,} bytes in a cell; at most {MAX_CELL_BYTES:,} are allowed. Leave it out."
-        for name, size in longest.items()
-        if size > MAX_CELL_BYTES
-    ]
-    raise_table_error(problems, file.name)
-    if sum(longest.values()) * frame.height <= MAX_BATCH_TEXT_BYTES:
-        return [frame]
-    batch = sizes.sum_horizontal().cast(pl.Int64).cum_sum().to_numpy() // MAX_BATCH_TEXT_BYTES
-    starts = [0, *(np.flatnonzero(np.diff(batch)) + 1).tolist()]
-    return [frame.slice(start, stop - start) for start, stop in itertools.pairwise([*starts, frame.height])]
-
-
-def _iter_decoded_batches(
-    file: Source, columns: Sequence[str] | None, size: int, first: int, rows: int | None, names: ArrayNames | None
-) -> Iterator[pl.DataFrame]:
     with translate_read_errors(file, all_exceptions=True):
-        if isinstance(file, Path) and get_file_ending(file) in ARRAY_ENDINGS:
-            arrays = read_arrays(file, names)
-            for batch_rows in gen_batches(len(arrays.matrix), size):
-                yield _select_columns(file, arrays.to_frame(batch_rows).lazy(), columns).collect()
-            return
-        all_columns = _scan(file)
+        all_columns = open_file(file)
         lazy = _select_columns(file, all_columns, columns)
-        if isinstance(file, FrameFile) or get_file_ending(file) in SEQUENTIAL_ENDINGS:
+        if file.suffix.lower() != ".parquet":
             for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
                 yield from frame.iter_slices(size)
             return
         # The metadata of the file hold its number of rows; with a selection of columns, polars would decode values.
         n_rows = int(all_columns.select(pl.len()).collect().item())
-        if get_file_ending(file) in ARROW_ENDINGS:
-            n_read = 0
-            for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
-                n_read += frame.height
-                yield from frame.iter_slices(size)
-            _check_row_count(file, n_read, n_rows)  # polars stops at damaged data without an error
-            return
         end = n_rows if rows is None else min(first + rows, n_rows)
         # Batches would be cut from completely decoded row groups; of a slice, only its rows are decoded.
         step = max(size, MAX_SLICE_VALUES // max(1, len(lazy.collect_schema())))
@@ -394,16 +331,6 @@ def _check_row_count(file: Source, n_read: int, n_declared: int) -> None:
         raise TableError(
             [f"it declares {n_declared:,} rows, but {n_read:,} could be read; it may be damaged."], source=file.name
         )
-
-
-def open_table(name: str, file: Source, names: ArrayNames | None = None) -> TableFile:
-    """Read the columns of a file and their types."""
-    with translate_read_errors(file, all_exceptions=True):
-        if isinstance(file, Path) and get_file_ending(file) in ARRAY_ENDINGS:
-            arrays = read_arrays(file, names)
-            types = dict(arrays.to_frame(slice(1)).schema)
-            return TableFile(name, file, types, tuple(arrays.vectors), arrays.names, arrays.classes)
-        return TableFile(name, file, dict(_scan(file).collect_schema()))
 
 
 def find_header_problems(file: Source) -> list[str]:
@@ -448,7 +375,8 @@ def find_repeated_names(names: Iterable[str]) -> list[str]:
     return [f"{format_count(count, 'column')} are called {name!r}. Rename them." for name, count in repeated]
 
 
-def _scan(file: Source) -> pl.LazyFrame:
+def open_file(file: Source) -> pl.LazyFrame:
+    """Open a file, whose name was checked before, or a frame lazily."""
     check_not_forked()
     if isinstance(file, FrameFile):
         return file.frame.lazy()
@@ -457,7 +385,7 @@ def _scan(file: Source) -> pl.LazyFrame:
         if not file.stat().st_size:
             raise TableError(["it is empty."], source=file.name)
         if ending in ARRAY_ENDINGS:
-            return read_arrays(file).to_frame().lazy()
+            return read_arrays(file).lazy()
         if ending in TEXT_ENDINGS:
             header, separator = _read_header(file)
             # polars keeps doubled quotation marks in names. Repeated names are reported by find_header_problems.
@@ -599,27 +527,23 @@ def _open_sheet(path: Path) -> tuple[Any, str]:
 
 
 def write_excel(frames: Iterable[pl.DataFrame], path: Path) -> None:
-    """Write frames with the same columns to one sheet, row by row; missing and infinite numbers become empty cells."""
+    """Write frames with the same columns to one sheet; missing and infinite numbers become empty cells."""
     xlsxwriter = optional_import("xlsxwriter", f"Writing {path.name}")
-    n_written = 0
+    frame = pl.concat(frames)
+    if frame.height > MAX_EXCEL_ROWS:
+        raise ValueError(
+            f"{path.name}: a sheet of Excel holds at most {MAX_EXCEL_ROWS:,} rows. Write .csv or .parquet."
+        )
+    numbers = pl.col(pl.Float32, pl.Float64)
     with xlsxwriter.Workbook(path, TEXT_OPTIONS) as workbook:
         sheet = workbook.add_worksheet("predictions")
         date_format = workbook.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"})
-        for frame in frames:
-            if not n_written:
-                sheet.write_row(0, 0, frame.columns)
-            if n_written + frame.height > MAX_EXCEL_ROWS:
-                raise ValueError(
-                    f"{path.name}: a sheet of Excel holds at most {MAX_EXCEL_ROWS:,} rows. Write .csv or .parquet."
-                )
-            for values in frame.iter_rows():
-                n_written += 1
-                for position, value in enumerate(values):
-                    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-                        continue
-                    if hasattr(value, "isoformat"):
-                        sheet.write_datetime(n_written, position, value, date_format)
-                    elif isinstance(value, str):
-                        sheet.write_string(n_written, position, value)
-                    else:
-                        sheet.write(n_written, position, value)
+        sheet.write_row(0, 0, frame.columns)
+        for row, values in enumerate(frame.with_columns(numbers.replace(NOT_FINITE, None)).iter_rows(), start=1):
+            for position, value in enumerate(values):
+                if hasattr(value, "isoformat"):
+                    sheet.write_datetime(row, position, value, date_format)
+                elif isinstance(value, str):
+                    sheet.write_string(row, position, value)
+                else:
+                    sheet.write(row, position, value)

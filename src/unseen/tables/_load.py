@@ -16,7 +16,6 @@ from ..kernels import available_bytes
 from ..linalg import Ints
 from ..utils.samples import Samples, allocate_rows, domain_row_limit
 from ..utils.validation import check_domains, check_label_length, encode_classes, format_list
-from ._arrays import ArrayNames
 from ._checks import find_value_problems, make_name_notices, make_row_notices, select_columns
 from ._column_roles import MIN_DOMAIN_ROWS, Dates, TableOptions, assign_roles
 from ._errors import TableError, raise_table_error, translate_read_errors
@@ -31,11 +30,11 @@ from ._files import (
     is_path,
     iter_file_batches,
     list_files,
-    open_table,
+    open_file,
 )
 from ._frames import as_frame, convert_column
 from ._schema import Column, Schema, check_feature_magnitudes, describe_columns
-from ._survey import Cell, Part, ValueEncoder, choose_batch_size, count_cells, sum_cells, survey_batches
+from ._survey import Cell, Part, Survey, choose_batch_size, count_cells, sum_cells, survey_batches
 from ._values import parse_labels
 
 # Options that do not name columns, and so apply to arrays as well.
@@ -54,23 +53,28 @@ class SurveyedTable:
     name: str
     schema: Schema
     notices: list[str]
-    parts: list[Part]
-    cells: dict[Cell, int]
-    label_encoder: ValueEncoder
-    domain_encoder: ValueEncoder
-    group_encoder: ValueEncoder
+    survey: Survey
     labels: NDArray[Any]  # the label of code i + 1 at index i
-    domains: NDArray[np.str_]
-    class_names: dict[str, tuple[str, ...]]  # by file, if the file has them
-    is_single_precision: bool  # whether the files hold all features in single precision
     left_out: dict[str, str]  # columns that are not used, with the reason
     # The selected rows of each cell, sorted; rows of a cell are counted from 0 through all files. None for all rows.
     selected: dict[Cell, Ints] | None = None
 
     @property
+    def parts(self) -> list[Part]:
+        """Arguments for `pieces`."""
+        return self.survey.parts
+
+    @property
+    def domains(self) -> NDArray[np.str_]:
+        """The domain of code i + 1 at index i."""
+        return np.array(self.survey.domain.names, dtype=str)
+
+    @property
     def counts(self) -> Ints:
         """The number of selected rows of each domain with each label, in the order of their codes."""
-        cells = self.cells if self.selected is None else {cell: len(rows) for cell, rows in self.selected.items()}
+        cells: Mapping[Cell, int] = self.survey.cells
+        if self.selected is not None:
+            cells = {cell: len(rows) for cell, rows in self.selected.items()}
         return sum_cells(cells, len(self.domains), np.arange(len(self.labels)))
 
     @property
@@ -101,7 +105,7 @@ class SurveyedTable:
         rng = np.random.default_rng(seed)
         counts = self.counts
         selected = {}
-        for domain, label in self.cells:
+        for domain, label in self.survey.cells:
             n_rows = counts[domain - 1, label - 1]
             size = n_selected[domain - 1, label - 1]
             rows = np.sort(rng.choice(n_rows, size, replace=False)) if size < n_rows else np.arange(n_rows)
@@ -114,33 +118,35 @@ class SurveyedTable:
 
     def _iter_pieces(self, part: Part) -> Iterator[tuple[Samples, Ints, Ints]]:
         """Iterate over batches of a part, with the row indices, counted through all files, and the codes of groups."""
+        survey = self.survey
         cells_before = dict(part.cells_before)
         start = part.start
-        classes = np.unique(self.labels[[label - 1 for _, label in self.cells]])
-        used_domains = np.unique([domain for domain, _ in self.cells])
-        role_columns = [encoder.column for encoder in (self.label_encoder, self.domain_encoder, self.group_encoder)]
-        columns = [*self.schema.feature_names, *(name for name in role_columns if name is not None)]
-        names = list(dict.fromkeys(columns))
-        batch_size = choose_batch_size(len(names))
-        for frame in iter_file_batches(part.path, names, batch_size, part.first, part.rows, part.names):
+        all_domains = self.domains
+        classes = np.unique(self.labels[[label - 1 for _, label in survey.cells]])
+        used_domains = np.unique([domain for domain, _ in survey.cells])
+        role_columns = [encoder.column for encoder in (survey.label, survey.domain, survey.group)]
+        names = list(dict.fromkeys([*self.schema.feature_names, *(name for name in role_columns if name is not None)]))
+        for frame in iter_file_batches(part.path, names, choose_batch_size(len(names)), part.first, part.rows):
             with translate_read_errors(part.path):
-                labeled, kept = self.label_encoder.drop_ignored(frame)
+                labeled, kept = survey.label.drop_ignored(frame)
                 rows = start + kept
                 start += frame.height
-                labels = self.label_encoder.encode(labeled)
-                domains = self.domain_encoder.encode(labeled, part.domain)
-                if labeled.height:
+                labels = survey.label.encode(labeled)
+                domains = survey.domain.encode(labeled, part.domain)
+                if self.selected is None:
                     is_selected = np.isin(domains, used_domains)
-                    if self.selected is not None:
-                        is_selected = self._find_selected(domains, labels, cells_before)
-                    labeled = labeled.filter(is_selected)
-                    rows = rows[is_selected]
-                    domains = domains[is_selected]
-                    labels = labels[is_selected]
-                X = self.schema.encode(labeled) if labeled.height else None
-            if X is not None:
-                piece = Samples(X, self.labels[labels - 1], self.domains[domains - 1], classes)
-                yield piece, rows, self.group_encoder.encode(labeled)
+                else:
+                    is_selected = self._find_selected(domains, labels, cells_before)
+                chosen = labeled.filter(is_selected)
+                if not chosen.height:
+                    continue
+                piece = Samples(
+                    self.schema.encode(chosen),
+                    self.labels[labels[is_selected] - 1],
+                    all_domains[domains[is_selected] - 1],
+                    classes,
+                )
+            yield piece, rows[is_selected], survey.group.encode(chosen)
 
     def _find_selected(self, domains: Ints, labels: Ints, cells_before: dict[Cell, int]) -> NDArray[np.bool_]:
         """Mark the selected rows; `cells_before` holds the number of preceding rows of each cell, and is updated."""
@@ -159,29 +165,25 @@ class SurveyedTable:
     def read(self) -> tuple[Samples, Ints, NDArray[np.str_] | None]:
         """Read all selected rows, with their indices, counted through all files, and their groups, if there are any."""
         n_rows = self.rows
-        X = np.empty((n_rows, len(self.schema.columns)))
-        y = np.empty(n_rows, dtype=self.labels.dtype)
-        domain = np.empty(n_rows, dtype=self.domains.dtype)
-        row_indices = np.empty(n_rows, dtype=np.intp)
-        groups = np.empty(n_rows, dtype=np.intp)
+        X = np.empty((n_rows, len(self.schema.columns)))  # filled batch by batch, so that it is in memory once
+        labels, domains, rows, groups = [], [], [], []
         n_filled = 0
         for part in self.parts:
-            for piece, rows, group_codes in self._iter_pieces(part):
-                batch = slice(n_filled, n_filled + len(rows))
-                X[batch] = piece.X
-                y[batch] = piece.y
-                domain[batch] = piece.domain
-                row_indices[batch] = rows
-                groups[batch] = group_codes
-                n_filled += len(rows)
+            for piece, piece_rows, group_codes in self._iter_pieces(part):
+                X[n_filled : n_filled + len(piece)] = piece.X[: n_rows - n_filled]
+                n_filled += len(piece)
+                labels.append(piece.y)
+                domains.append(piece.domain)
+                rows.append(piece_rows)
+                groups.append(group_codes)
         if n_filled != n_rows:
             raise TableError(
                 [f"it has changed: it had {n_rows:,} rows, and now has {n_filled:,}. Read it again."], source=self.name
             )
-        samples = Samples(X, y, domain)
-        if self.group_encoder.column is None:
-            return samples, row_indices, None
-        return samples, row_indices, np.array(self.group_encoder.names, dtype=str)[groups - 1]
+        samples = Samples(X, np.concatenate(labels), np.concatenate(domains))
+        if self.survey.group.column is None:
+            return samples, np.concatenate(rows), None
+        return samples, np.concatenate(rows), np.array(self.survey.group.names, dtype=str)[np.concatenate(groups) - 1]
 
 
 def _sum_by_name(names: NDArray[Any], rows: Ints) -> dict[Any, int]:
@@ -380,7 +382,15 @@ def survey_files(
     files: Sequence[tuple[str, Source]], options: TableOptions, name: str, *, several: bool
 ) -> SurveyedTable:
     """Survey files, given with their names; `several` is whether there may be more than one."""
-    tables, problems = _open_tables(files, options, prefix_file_names=several)
+    tables: list[TableFile] = []
+    problems: list[str] = []
+    for file_name, file in files:
+        prefix = f"{file.name}: " if several else ""
+        try:
+            problems += [prefix + problem for problem in find_header_problems(file)]
+            tables.append(TableFile(file_name, file, dict(open_file(file).collect_schema())))
+        except TableError as error:
+            problems += [prefix + problem for problem in error.problems]
     if not tables:
         raise TableError(problems, source=name)
     roles = assign_roles(tables, options, several=several)
@@ -392,38 +402,20 @@ def survey_files(
         ]
         problems = same_names + problems
     try:
-        survey = survey_batches(tables, roles, None if options.unlabeled is None else str(options.unlabeled))
+        survey, statistics, candidates = survey_batches(tables, roles, options)
     except TableError as error:
         prefix = f"{error.source}: " if several and error.source in {file.name for _, file in files} else ""
         read_problems = [prefix + problem for problem in error.problems]
         raise TableError([*problems, *roles.problems, *read_problems], source=name) from error
-    if not options.keep_all:
-        survey.leave_out_small_domains(options.min_domain_rows)
-    columns, column_notices, column_problems = select_columns(survey, roles, options)
+    survey.leave_out_small_domains(options.min_domain_rows)
+    columns, column_notices, column_problems = select_columns(survey, statistics, candidates, roles, options)
     labels = parse_labels(survey.label.names)
-    problems += roles.problems + column_problems
-    problems += find_value_problems(labels, roles, survey, keep_all=options.keep_all)
+    problems += roles.problems + column_problems + find_value_problems(labels, roles, survey, options)
     raise_table_error(problems, name)
-    table = SurveyedTable(
-        name=name,
-        schema=Schema(columns, roles.label, roles.domain, roles.group),
-        notices=[
-            *roles.notices,
-            *make_row_notices(survey),
-            *column_notices,
-            *make_name_notices(labels, survey),
-        ],
-        parts=survey.parts,
-        cells=dict(survey.cells),
-        label_encoder=survey.label,
-        domain_encoder=survey.domain,
-        group_encoder=survey.group,
-        labels=labels,
-        domains=np.array(survey.domain.names, dtype=str),
-        class_names={table.name: table.classes for table in tables if table.classes},
-        is_single_precision=all(str(table.types[column.name]) == "Float32" for table in tables for column in columns),
-        left_out=roles.left_out,
-    )
+    schema = Schema(columns, roles.label, roles.domain, roles.group)
+    row_notices = make_row_notices(survey, options)
+    notices = [*roles.notices, *row_notices, *column_notices, *make_name_notices(labels, survey)]
+    table = SurveyedTable(name, schema, notices, survey, labels, roles.left_out)
     if options.max_per_domain is None:
         return table
     return table.subsample_domains(options.max_per_domain, options.seed)
@@ -459,30 +451,6 @@ def read_survey(table: SurveyedTable, seed: int = 0) -> Table:
 
 def _format_gib(n_bytes: int) -> str:
     return f"{n_bytes / 2**30:,.1f} GiB"
-
-
-def _open_tables(
-    files: Sequence[tuple[str, Source]], options: TableOptions, *, prefix_file_names: bool
-) -> tuple[list[TableFile], list[str]]:
-    """Open files, and collect the problems of their names and headers."""
-    tables: list[TableFile] = []
-    problems: list[str] = []
-    # The name of an array is accepted with `keep_all` only: a model stores the names of columns, not of arrays.
-    features = options.features if options.keep_all and options.features is not None else ()
-    names = ArrayNames(features[0] if len(features) == 1 else None, options.label)
-    for name, file in files:
-        prefix = f"{file.name}: " if prefix_file_names else ""
-        try:
-            problems += [prefix + problem for problem in find_header_problems(file)]
-            tables.append(open_table(name, file, names))
-        except TableError as error:
-            problems += [prefix + problem for problem in error.problems]
-    label_arrays = {table.names.label if table.names else None for table in tables}
-    if options.label is None and len(label_arrays) > 1 and None not in label_arrays:
-        # Label arrays have different names in the files, so their column has the same name in all.
-        names = names._replace(label_column="label")
-        tables = [open_table(table.name, table.path, names) for table in tables]
-    return tables, problems
 
 
 def open_data(data: Any, y: Any, sample_domain: Any, options: TableOptions, caller: str) -> SurveyedTable | Table:
