@@ -185,10 +185,10 @@ def test_office_caltech_without_its_files_says_which_are_missing(tmp_path, flag,
 MISTAKES = {
     "no such command": (["reproduce", "imagenet"], "No such command 'imagenet'"),
     "no folder": (["reproduce", "folder"], "Missing argument 'folder'"),
-    "a folder that is not there": (["reproduce", "folder", "nowhere"], "does not exist"),
-    "a file instead of a folder": (["reproduce", "folder", "notes.txt"], "is a file"),
+    "a folder that is not there": (["reproduce", "folder", "nowhere"], "is not a folder"),
+    "a file instead of a folder": (["reproduce", "folder", "notes.txt"], "is not a folder"),
     "an empty folder": (["reproduce", "folder", "empty"], "must hold one file per domain"),
-    "a single domain": (["reproduce", "folder", "single"], "of the 1 domains"),
+    "a single domain": (["reproduce", "folder", "single"], "the folder holds 1 domain"),
     "missing values": (["reproduce", "folder", "holes"], "contains NaN"),
     "an unknown method": (
         ["reproduce", "folder", "hospitals", "--methods", "1-NN,magic"],

@@ -67,12 +67,7 @@ SQUARE = RANDOM.normal(size=(6, 6))
 COUNTS = RANDOM.integers(0, 3, size=(6, 4)).astype(np.uint8)
 CELLS = np.empty((6, 1), dtype=object)
 CELLS[:, 0] = WORDS
-OTHER = {
-    "s": {"inner": np.eye(2), "cells": CELLS[:2]},
-    "e": np.empty((0, 3)),
-    "z": np.eye(2) * 1j,
-    "t": np.array(["ab"]),
-}
+OTHER = {"s": {"inner": np.eye(2), "cells": CELLS[:2]}, "e": np.empty((0, 3)), "z": np.eye(2) * 1j}
 ARRAYS = {
     "square": ({"fts": SQUARE, "y": Y[:, None]}, SQUARE, Y),
     "rows": ({"features": X, "y": Y}, X, Y),

@@ -22,12 +22,10 @@ from sklearn.linear_model import LogisticRegression
 pytest.importorskip("skops")
 import polars as pl
 
-from helpers import measure_memory
 from unseen.evaluation import Row, Store
 from unseen.images import find_photos
 from unseen.models import Model, ModelFileError, load_model
-from unseen.tables import TableError, iter_batches, iter_file_batches, load_table
-from unseen.tables._files import FrameFile
+from unseen.tables import TableError, iter_batches, load_table
 
 ZEROS = bytes(2**25)  # more than comes of any small file
 HEADER = "{'descr': '|u1', 'fortran_order': False, 'shape': (SHAPE), }\n"
@@ -182,30 +180,6 @@ def write_repeated_text(path, length, rows=20_000, column="note"):
         "x": np.arange(rows) % 7 + 0.5,
     }
     pq.write_table(pa.table(columns | {column: text}), path, compression="zstd", store_schema=False)
-
-
-def test_a_small_file_that_repeats_a_long_text_is_refused_in_little_memory(tmp_path):
-    """20,000 rows of one megabyte."""
-    write_repeated_text(tmp_path / "x.parquet", length=2**20)
-    assert (tmp_path / "x.parquet").stat().st_size < 20_000
-    setup = "from unseen.tables import load_table"
-    grown, said = measure_memory(setup, "load_table(arguments[0])", tmp_path / "x.parquet")
-    assert "column 'note' holds text of 1,048,576 bytes in a cell; at most 100,000 are allowed. Leave it out." in said
-    assert grown < 300
-    assert load_table(tmp_path / "x.parquet", drop=["note"]).X.shape == (20_000, 1)
-
-
-def test_text_is_read_in_batches_of_bounded_size(tmp_path, monkeypatch):
-    write_repeated_text(tmp_path / "x.parquet", length=50_000, rows=400)
-    monkeypatch.setattr("unseen.tables._files.MAX_BATCH_TEXT_BYTES", 10**6)
-    frames = list(iter_batches(tmp_path / "x.parquet"))
-    assert max(frame["note"].str.len_bytes().sum() for frame in frames) <= 10**6 + 50_000
-    whole = pl.read_parquet(tmp_path / "x.parquet")
-    assert pl.concat(frames).equals(whole)
-    for kind in (pl.Categorical, pl.Enum(["y" * 50_000])):
-        levels = whole.with_columns(pl.col("note").cast(kind))
-        sizes = [frame.height for frame in iter_file_batches(FrameFile(levels), None, 400)]
-        assert sizes == [frame.height for frame in frames]
 
 
 def test_labels_domains_and_groups_that_are_too_long_are_refused_by_column(tmp_path):

@@ -311,12 +311,16 @@ def iter_file_batches(
     with translate_read_errors(file, all_exceptions=True):
         all_columns = open_file(file)
         lazy = _select_columns(file, all_columns, columns)
-        if file.suffix.lower() != ".parquet":
-            for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
-                yield from frame.iter_slices(size)
-            return
         # The metadata of the file hold its number of rows; with a selection of columns, polars would decode values.
-        n_rows = int(all_columns.select(pl.len()).collect().item())
+        is_counted = isinstance(file, Path) and get_file_ending(file) in (".parquet", *ARROW_ENDINGS)
+        n_rows = int(all_columns.select(pl.len()).collect().item()) if is_counted else None
+        if n_rows is None or file.suffix.lower() != ".parquet":
+            n_read = 0
+            for frame in lazy.collect_batches(chunk_size=size, maintain_order=True):
+                n_read += frame.height
+                yield from frame.iter_slices(size)
+            _check_row_count(file, n_read, n_read if n_rows is None else n_rows)  # polars stops at damaged data
+            return
         end = n_rows if rows is None else min(first + rows, n_rows)
         # Batches would be cut from completely decoded row groups; of a slice, only its rows are decoded.
         step = max(size, MAX_SLICE_VALUES // max(1, len(lazy.collect_schema())))
