@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from command import run_command
 from unseen import CIDG, KFDA, DomainCenterer
+from unseen.cli._adapt import adapt
 from unseen.cli._fit import fit
 from unseen.cli._predict import predict
 from unseen.cli._show import show
@@ -27,7 +28,7 @@ from unseen.models._table_model import TableModel
 from unseen.tables import Schema, load_table
 
 APP = typer.Typer(pretty_exceptions_enable=False)
-for command in (fit, predict, show):
+for command in (adapt, fit, predict, show):
     APP.command()(command)
 FEATURES = ["x0", "x1", "x2", "sex"]
 SITES = ["north", "south", "west"]

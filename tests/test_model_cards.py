@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import re
 import warnings
@@ -25,10 +26,14 @@ TERMINAL = "\x1b]0;owned\x07\x1b[31m"
 WRONG = [-1, 10**30, 1e7, True, None, "text", [], {}, [1], {"a": 1}, SCRIPT, TERMINAL]
 
 
+def make_rows(n, seed=0):
+    return make_frame(n, seed).with_columns(label=pl.col("label").replace("middle", "low"))
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("cards") / "m.unseen"
-    frame = make_frame(160).with_columns(label=pl.col("label").replace("middle", "low"))
+    frame = make_rows(160)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = unseen.fit(frame, label="label", domain="site", methods=["logistic", "1-NN"], threshold="youden")
@@ -57,7 +62,7 @@ def changed(card, path, value):
 
 def sound_paths(card):
     """The fields that may be shown; format and checksums are checked before."""
-    unchecked = ("column_summary", "format", "payload", "sha256")
+    unchecked = ("format", "payload", "sha256")
     short = {name: value for name, value in card.items() if name not in unchecked}
     return [path for path in leaves(short) if path]
 
@@ -105,9 +110,38 @@ def test_commands_end_with_one_line_for_any_card(file, tmp_path, seed):
             assert "\x1b" not in text
 
 
+def test_any_card_is_refused_or_serves_adaptation_and_prediction(file, tmp_path):
+    """Each field in turn has a value of another type; what is loaded ends in a result or an error of ours."""
+    card, payload = unpack(file)
+    site = make_rows(30, seed=1).with_columns(site=pl.lit("elsewhere"))
+    site.write_csv(tmp_path / "site.csv")
+    forged = tmp_path / "forged.unseen"
+    output = tmp_path / "adapted.unseen"
+    estimator = load_model(file).estimator
+    rng = np.random.default_rng(0)
+    n_loaded = 0
+    for path in sound_paths(card):
+        pack(forged, changed(card, path, WRONG[rng.integers(len(WRONG))]), payload)
+        try:
+            model = unseen.models.Model(estimator, read_card(forged))
+        except ModelFileError:
+            continue
+        n_loaded += 1
+        with warnings.catch_warnings(), contextlib.suppress(ValueError):
+            warnings.simplefilter("ignore", NewDataWarning)
+            model.predict(site)
+            model.adapt(site, level="offsets")
+        if n_loaded % 20 == 0:
+            code, text = run_command("adapt", forged, tmp_path / "site.csv", "-o", output, "--overwrite")
+            assert code in (0, 2), (path, text)
+    assert n_loaded > 20
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
+        (("column_summary", "age", "coded"), 1, r"column_summary/age/coded = 1; true or false is expected"),
+        (("column_summary", "age", "levels"), None, r"column_summary/age/levels = None; a list is expected"),
         (("data", "columns", 0, "column"), -1, r"data/columns/0/column = -1; text is expected"),
         (("data",), "text", r"data = 'text'; a dictionary is expected"),
         (("ensemble", "members", 0, "weight"), 1e7, r"ensemble/members/0/weight = 10000000\.0; a number from 0 to 1"),

@@ -93,7 +93,7 @@ def test_arrays_are_taken_as_they_are(home, model):
 def test_a_table_says_what_plays_no_part_before_it_is_predicted(home, model):
     frame = pl.read_parquet(home / "new.parquet").with_columns(mood=1)
     table = model.open_table(frame, keep="all", batch_size=7)
-    assert "Set domain='site'" in table.notices[0]
+    assert "Set the parameter domain to site" in table.notices[0]
     assert "mood" in model.predict_table(table).frame.columns
     assert any("1 column of The new table not used: mood" in text for text in model.open_table(frame).notices)
 
@@ -147,7 +147,7 @@ def test_python_warns_in_the_words_that_the_command_prints(home, tmp_path, name)
             assert f"Note: {note}" in text
     told = model.predict_table(tmp_path / "new.csv")
     assert told.notices[-len(notes) :] == notes
-    assert any("Set domain='site'" in notice for notice in told.notices)
+    assert any("Set the parameter domain to site" in notice for notice in told.notices)
     opened = model.open_table(tmp_path / "new.csv")
     assert model.predict_table(opened).notices == notes  # the rest is in the notices of the table
 

@@ -127,31 +127,19 @@ def _read_labeled(model: Model, data: Any, label: str | None, domain: str | None
     label = schema.label if label is None else label
     if label is None:
         raise ValueError("label is not known from the training table. Set label to the column of the classes.")
-    keep = [label]
-    probe = model.open_table(data)  # whose notices tell whether the domain column of training is there
-    if domain is None and schema.domain is not None and probe.has_column(schema.domain):
+    if domain is None and schema.domain is not None and model.open_table(data).has_column(schema.domain):
         domain = schema.domain
-    if domain is not None:
-        keep.append(domain)
     try:
-        table = model.open_table(data, keep=keep)
+        table = model.open_table(data, keep=[label] if domain is None else [label, domain])
     except TableError as error:
         raise TableError([f"{problem} Labels are needed to adapt a model." for problem in error.problems]) from error
-    batches = [batch for row_range in table.row_ranges() for batch in table.batches(row_range)]
-    X = np.concatenate([batch.X for batch in batches])
-    classes = model.classes_
-    labels: list[Any] = []
-    names: list[Any] = []
-    for batch in batches:
-        texts = as_text(batch.kept[label]).to_list()
-        codes = encode_class_labels(batch.kept[label], classes)
-        for code, text in zip(codes.tolist(), texts, strict=True):
-            labels.append(None if np.isnan(code) else text if code < 0 else classes[int(code)].item())
-        if domain is not None:
-            names += as_text(batch.kept[domain]).to_list()
-    values = np.empty(len(labels), dtype=object)
-    values[:] = labels
-    return X, values, np.array([str(name) for name in names]) if domain is not None else None
+    rows = table.read()
+    values = as_text(rows.kept[label]).to_numpy().astype(object)
+    codes = encode_class_labels(rows.kept[label], model.classes_)
+    values[np.isnan(codes)] = None
+    for row in np.flatnonzero(codes >= 0):
+        values[row] = model.classes_[int(codes[row])].item()
+    return rows.X, values, None if domain is None else np.array(as_text(rows.kept[domain]).to_list(), dtype=str)
 
 
 def _read_source(model: Model, source: Any) -> SourceData:
@@ -159,16 +147,14 @@ def _read_source(model: Model, source: Any) -> SourceData:
     schema = model.schema
     domain = None if is_path(source) and is_folder_or_pattern(source) else schema.domain
     table = model.open_table(source, domain=domain)
-    batches = [batch for row_range in table.row_ranges() for batch in table.batches(row_range)]
-    if any(batch.labels is None or batch.domain is None for batch in batches):
+    rows = table.read()
+    if rows.labels is None or rows.domain is None:
         raise ValueError(
             f"source must contain the column {schema.label!r} of the classes and name the domains, as in training."
         )
-    classes = model.classes_
-    codes = np.concatenate([encode_class_labels(batch.labels, classes) for batch in batches])  # type: ignore[arg-type]
+    codes = encode_class_labels(rows.labels, model.classes_)
     is_known = codes >= 0
-    prepared = model.table_model.prepare(np.concatenate([batch.X for batch in batches]))
-    domains = np.concatenate([batch.domain for batch in batches])
-    y = classes[codes[is_known].astype(int)]
-    samples = Samples(prepared[is_known], y, domains[is_known], classes=classes)
+    y = model.classes_[codes[is_known].astype(int)]
+    prepared = model.table_model.prepare(rows.X[is_known])
+    samples = Samples(prepared, y, rows.domain[is_known], classes=model.classes_)
     return SourceData(samples, model.card.get("balance", "none"))

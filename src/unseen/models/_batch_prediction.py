@@ -5,7 +5,7 @@ The result of a batch depends on its rows only, so that batches can be predicted
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -15,19 +15,16 @@ import numpy as np
 import polars as pl
 
 from ..estimators import map_on_cluster
-from ..linalg import Array, Moments, merge_moments
+from ..linalg import Moments
 from ..tables import Agreement, NewValues, select_formulas
 from ..utils.progress import progress
-from ..utils.validation import EncodedLabels, Labels
-from ._column_notes import column_entries, sample_domains
 from ._new_data import NewRows, NewTable, RowRange
-from ._new_data_notes import new_data_facts, novelty_entries
+from ._new_data_notes import BatchFacts, add_facts, describe_differences, measure_batch
 from ._table_model import TableModel
 
 MAX_DOMAINS = 1_000  # a column with more values probably numbers the rows
 SET_SEPARATOR = " | "  # between the labels of a prediction set
 
-BatchFacts = dict[str, dict[Any, Any]]  # statistics of rows, by kind and name; those of several batches are added
 BatchResult = tuple[int, BatchFacts, "pl.DataFrame | None"]  # number of rows, their statistics and their predictions
 
 
@@ -43,9 +40,9 @@ class BatchPrediction:
     verbose: int
     center_all: bool = False  # also center projections that were fitted with centering="source"
     coverage: float | None = None  # of prediction sets; None for no sets
-    column_summary: Mapping[str, Any] | None = None  # of the training columns; None compares no columns
+    card: Mapping[str, Any] = field(default_factory=dict)  # of the model, with which the new data are compared
     centers: Mapping[tuple[int, Any], Moments] | None = None  # of new domains, after the first pass
-    facts: BatchFacts = field(default_factory=lambda: defaultdict(dict))
+    facts: BatchFacts = field(default_factory=dict)
 
     def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
         """Predict batch by batch, in this process or on the workers of a cluster."""
@@ -76,8 +73,7 @@ class BatchPrediction:
             results = map_on_cluster(self._process_range, row_ranges, client)
         with progress(description, self.table.rows, self.verbose) as advance:
             for n_rows, facts, frame in chain.from_iterable(results):
-                for kind, values in facts.items():
-                    self.facts[kind] = merge_moments(self.facts[kind], values)
+                self.facts = add_facts(self.facts, facts)
                 if len(self.facts["novelty"]) > MAX_DOMAINS:
                     raise ValueError(
                         f"The column {self.table.domain!r} names more than {MAX_DOMAINS:,} domains; does it "
@@ -99,11 +95,7 @@ class BatchPrediction:
         facts: BatchFacts = {}
         prepared = model.prepare(batch.X)
         if self.centers is None:
-            missing = np.isnan(batch.X).sum(axis=0).tolist()
-            facts["missing"] = dict(zip(self.table.schema.feature_names, missing, strict=True))
-            facts["novelty"] = domain_moments(model, prepared, batch.domain)
-            if self.column_summary is not None:
-                facts["columns"] = sample_domains(batch.X, batch.domain)
+            facts = measure_batch(model, prepared, batch.domain, self.table, batch.X)
             if self._needs_centers:
                 facts["centers"] = ensemble.moments(prepared, batch.domain, all_members=self.center_all)
                 return len(batch.X), facts, None
@@ -130,24 +122,11 @@ class BatchPrediction:
             columns[f"p({name})"] = natural[:, i]
         return len(batch.X), facts, _join_columns(batch.kept, columns)
 
-    def summary(self, output: str | None, missing_in_training: dict[str, float]) -> dict[str, Any]:
-        """Summarize the predictions in values that JSON can represent, after all batches were processed.
-
-        `missing_in_training` is the share of missing values of each feature in training.
-        """
+    def summary(self, output: str | None) -> dict[str, Any]:
+        """Summarize the predictions in values that JSON can represent, after all batches were processed."""
         facts = self.facts
         n_rows = sum(facts["labels"].values())
-        agreement = facts["agreement"].get("label")
-        novelty = novelty_entries(self.model.novelty, facts["novelty"])
-        differences = new_data_facts(
-            n_rows,
-            self.table.absent,
-            facts["missing"],
-            missing_in_training,
-            facts["new_levels"],
-            novelty,
-            column_entries(self.column_summary, self.table.schema, facts["columns"]),
-        )
+        agreement = facts.get("agreement", {}).get("label")
         return {
             "output": output,
             "rows": n_rows,
@@ -158,7 +137,7 @@ class BatchPrediction:
             "transductive": self.center_all or self.model.transductive,
             "sets": self._summarize_sets(),
             "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
-            **differences,
+            **describe_differences(facts, n_rows, self.model, self.table, self.card),
         }
 
     def _summarize_sets(self) -> dict[str, Any] | None:
@@ -169,13 +148,6 @@ class BatchPrediction:
         is_full = mean_size == len(self.model.classes_)
         note = self.model.ensemble.explain_full_sets(self.coverage) if is_full else ""
         return {"coverage": self.coverage, "classes": mean_size, "note": note}
-
-
-def domain_moments(model: TableModel, prepared: Array, domain: Labels | None) -> dict[str | None, Moments]:
-    """Compute the moments that determine the novelty of each domain; without names there is one domain, None."""
-    encoded = EncodedLabels.from_domains(domain, len(prepared))
-    features = model.novelty_features(prepared)
-    return {name: model.novelty.moments(features[rows]) for name, rows in encoded.iter_rows()}
 
 
 def _join_columns(kept: Any, predictions: dict[str, Any]) -> pl.DataFrame:

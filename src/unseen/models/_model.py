@@ -15,7 +15,7 @@ import polars as pl
 from sklearn.utils import check_consistent_length, gen_batches
 
 from ..exceptions import NewDataWarning, ParameterError, warn
-from ..linalg import Array, Ints, Moments, merge_moments
+from ..linalg import Array, Ints
 from ..model_selection import MIN_BATCH_ROWS, Forecast, plan_adaptation
 from ..shift import NoveltyResult
 from ..tables import (
@@ -30,13 +30,12 @@ from ..tables import (
 )
 from ..utils.io import atomic_write, check_output_path, escape_controls, temporary_folder
 from ..utils.validation import Labels
-from ._batch_prediction import BatchPrediction, domain_moments
+from ._batch_prediction import BatchPrediction
 from ._card_html import describe_card, render_card
 from ._coefficients import list_coefficients
-from ._column_notes import column_entries, sample_domains
 from ._model_card import forecast_from_dict
-from ._new_data import NewTable, as_array
-from ._new_data_notes import drop_repeated_findings, new_data_facts, new_data_notes, novelty_entries
+from ._new_data import NewRows, NewTable, as_array
+from ._new_data_notes import BatchFacts, add_facts, describe_differences, difference_notes, measure_batch
 from ._table_model import TableModel
 from ._trusted_types import find_width
 
@@ -321,31 +320,24 @@ class Model:
 
     def read_labeled(self, data: Any, y: Any, sample_domain: Any) -> tuple[Array, Any, Ints]:
         """Return encoded rows whose label is a class of the model, the domain of each or None, and codes of labels."""
+        rows, _ = self._read(data, sample_domain)
         if y is not None:
-            X, domain, _ = self._encode(data, sample_domain)
             given = np.asarray(y)
-            check_consistent_length(X, given)
+            check_consistent_length(rows.X, given)
             codes = np.searchsorted(self.classes_, given).clip(max=len(self.classes_) - 1)
             is_known = self.classes_[codes] == given
         else:
-            domain_column = sample_domain if isinstance(sample_domain, str) else None
-            table = self.open_table(data, domain=domain_column)
-            batches = [batch for row_range in table.row_ranges() for batch in table.batches(row_range)]
-            labels = [batch.labels for batch in batches if batch.labels is not None]
-            if len(labels) < len(batches):
+            if rows.labels is None:
                 raise ValueError(
                     f"Labels are needed, and data have no column {self.schema.label!r}. Pass y, or data with "
                     "that column."
                 )
-            X = np.concatenate([batch.X for batch in batches])
-            domains = [batch.domain for batch in batches if batch.domain is not None]
-            domain = np.concatenate(domains) if domains else sample_domain
-            found = np.concatenate([encode_class_labels(part, self.classes_) for part in labels])
+            found = encode_class_labels(rows.labels, self.classes_)
             is_known = found >= 0  # False for NaN, a missing label
             codes = np.where(is_known, found, 0).astype(np.intp)
         if not np.any(is_known):
             raise ValueError("No label of the data is a class of the model.")
-        return X[is_known], None if domain is None else np.asarray(domain)[is_known], codes[is_known]
+        return rows.X[is_known], None if rows.domain is None else rows.domain[is_known], codes[is_known]
 
     def novelty(self, data: Any, *, sample_domain: Any = None) -> NoveltyResult | dict[str, NoveltyResult]:
         """Compute the distance of samples from the source domains.
@@ -360,36 +352,32 @@ class Model:
         novelty : NoveltyResult or dict
             The novelty of all samples or, if domains have names, of each domain by its name.
         """
-        X, domain, _ = self._encode(data, sample_domain)
-        model = self.table_model
-        domains = _as_text(domain)
-        moments: dict[str | None, Moments] = {}
-        for rows in gen_batches(len(X), self._max_rows):
-            names = None if domains is None else domains[rows]
-            moments = merge_moments(moments, domain_moments(model, model.prepare(X[rows]), names))
-        if domain is None:
-            return model.novelty.score_moments(moments[None])
-        return {str(name): model.novelty.score_moments(moments[name]) for name in moments}
+        rows, _ = self._read(data, sample_domain)
+        facts: BatchFacts = {}
+        for batch in gen_batches(len(rows.X), self._max_rows):
+            prepared = self.table_model.prepare(rows.X[batch])
+            facts = add_facts(facts, self._measure(rows, batch, prepared, None))
+        results = {name: self.table_model.novelty.score_moments(own) for name, own in facts["novelty"].items()}
+        return results[None] if rows.domain is None else results
+
+    def _measure(self, rows: NewRows, batch: slice, prepared: Array, table: NewTable | None) -> BatchFacts:
+        # The results of novelty are named by text.
+        names = None if rows.domain is None else rows.domain[batch].astype(str)
+        return measure_batch(self.table_model, prepared, names, table, rows.X[batch])
 
     def _decision_proba(self, data: Any, sample_domain: Any) -> Array:
         """Return the probabilities that decide the class; warn about differences from the training data."""
         model = self.table_model
-        is_array = not is_path(data) and not has_columns(data)
-        X, domain, facts = self._encode(data, sample_domain)
-        domain = None if domain is None else np.asarray(domain)
-        moments: dict[str | None, Moments] = {}
+        rows, table = self._read(data, sample_domain)
+        facts: BatchFacts = {"new_levels": rows.new_levels}
         probabilities = []
-        for rows in self._row_batches(X):
-            prepared = model.prepare(X[rows])
-            names = None if domain is None else domain[rows]
-            moments = merge_moments(moments, domain_moments(model, prepared, _as_text(names)))
+        for batch in self._row_batches(len(rows.X)):
+            prepared = model.prepare(rows.X[batch])
+            facts = add_facts(facts, self._measure(rows, batch, prepared, table))
+            names = None if rows.domain is None else rows.domain[batch]
             probabilities.append(model.ensemble.decision_proba(prepared, sample_domain=names))
-        facts["novelty"] = novelty_entries(model.novelty, moments)
-        if not is_array:
-            samples = sample_domains(X, _as_text(domain))
-            columns = column_entries(self.card.get("column_summary"), self.schema, samples)
-            facts["columns"] = drop_repeated_findings(columns, facts)
-        for note in new_data_notes(facts, len(X)):
+        differences = describe_differences(facts, len(rows.X), model, table, self.card)
+        for note in difference_notes(differences, len(rows.X)):
             warn(escape_controls(note), NewDataWarning)
         return np.concatenate(probabilities)
 
@@ -398,32 +386,31 @@ class Model:
         """Number of rows whose widest intermediate result takes a bounded amount of memory."""
         return max(MIN_BATCH_ROWS, MAX_BATCH_VALUES // find_width(self.table_model))
 
-    def _row_batches(self, X: Array) -> list[slice]:
+    def _row_batches(self, n_rows: int) -> list[slice]:
         """Divide rows into batches; those of a transductive model, which depend on each other, stay together."""
         if not self.table_model.transductive:
-            return list(gen_batches(len(X), self._max_rows)) or [slice(0, 0)]
-        if len(X) > MAX_TRANSDUCTIVE_BATCHES * self._max_rows:
+            return list(gen_batches(n_rows, self._max_rows)) or [slice(0, 0)]
+        if n_rows > MAX_TRANSDUCTIVE_BATCHES * self._max_rows:
             raise ValueError(
-                f"{len(X):,} rows at once would take too much memory with this model. Use predict_table, which reads "
+                f"{n_rows:,} rows at once would take too much memory with this model. Use predict_table, which reads "
                 "them in batches."
             )
-        return [slice(0, len(X))]
+        return [slice(0, n_rows)]
 
-    def _encode(self, data: Any, sample_domain: Any) -> tuple[Array, Any, dict[str, Any]]:
-        """Return encoded samples, the domain of each or None, and the differences from the training data."""
+    def _read(self, data: Any, sample_domain: Any) -> tuple[NewRows, NewTable | None]:
+        """Read and encode samples; the table is None for arrays."""
         if not is_path(data) and not has_columns(data):
             X = as_array(data)
             if X.ndim != 2:
                 raise ValueError(f"An array must have a row for each sample; got the shape {X.shape}.")
-            return X, sample_domain, new_data_facts(len(X), [], {}, {}, {}, [])
-        domain_column = sample_domain if isinstance(sample_domain, str) else None
-        table = self.open_table(data, domain=domain_column)
-        X, domain, new_levels = table.read()
-        if sample_domain is not None and domain_column is None:
-            domain = sample_domain
-        missing = dict(zip(self.schema.feature_names, np.isnan(X).sum(axis=0).tolist(), strict=True))
-        facts = new_data_facts(len(X), table.absent, missing, self._missing_in_training(), new_levels, [])
-        return X, domain, facts
+            domain = None if sample_domain is None else np.asarray(sample_domain)
+            return NewRows(X, domain, {}, None, pl.DataFrame()), None
+        column = sample_domain if isinstance(sample_domain, str) else None
+        table = self.open_table(data, domain=column)
+        rows = table.read()
+        if sample_domain is not None and column is None:
+            rows = rows._replace(domain=np.asarray(sample_domain))
+        return rows, table
 
     def open_table(
         self,
@@ -509,7 +496,6 @@ class Model:
         if centering not in ("model", "target"):
             raise ParameterError("centering", f"centering must be 'model' or 'target'; got {centering!r}.")
         model = self.table_model
-        missing_in_training = self._missing_in_training()
         if coverage is not None:  # an unattainable coverage raises an error before the data are read
             model.ensemble.resolve_coverage(coverage)
         if centering == "target":
@@ -526,34 +512,22 @@ class Model:
             verbose,
             center_all=centering == "target",
             coverage=coverage,
-            column_summary=self.card.get("column_summary"),
+            card=self.card,
         )
         path = None if output is None else Path(output)
         with closing(prediction.frames(client)) as frames:
             frame = _concatenate(frames, path)
-        summary = prediction.summary(None if path is None else str(path), missing_in_training)
+        summary = prediction.summary(None if path is None else str(path))
         threshold = self.card.get("threshold")
         summary["threshold"] = threshold if model.threshold is not None and isinstance(threshold, dict) else None
         return TablePredictions(summary, [*notices, *_make_notices(summary, prediction.facts["formulas"])], frame, path)
-
-    def _missing_in_training(self) -> dict[str, float]:
-        """Return the share of missing values of columns of the training table; older models do not store it."""
-        try:
-            return {str(name): float(share) for name, share in self.card.get("data", {}).get("missing", {}).items()}
-        except (AttributeError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{self.name}: its card does not list the missing values of training.") from error
-
-
-def _as_text(domain: Any) -> Labels | None:
-    """Convert domain names to text, by which the results of novelty are named."""
-    return None if domain is None else np.asarray(domain).astype(str)
 
 
 def _make_notices(summary: dict[str, Any], kept_formulas: dict[str, NewValues]) -> Iterator[str]:
     """Yield sentences on the threshold, differences from the training data, formulas, and unknown labels."""
     if summary["threshold"]:
         yield str(summary["threshold"].get("text", ""))
-    yield from new_data_notes(summary, summary["rows"])
+    yield from difference_notes(summary, summary["rows"])
     names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
     formulas = select_formulas(pl.Series([name for name in names if isinstance(name, str)], dtype=pl.String)).to_list()
     formulas += [example for values in kept_formulas.values() for example in values.examples]

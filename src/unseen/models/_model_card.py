@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from ..model_selection import Forecast, describe_expected_performance
+from ..shift import MAGNITUDES
 from ..tables import Schema, SurveyedTable, Table
 from ..utils.environment import environment_info
-from ._column_notes import summarize_table
+from ._new_data_notes import QUANTILES, summarize_columns
 from ._table_fit import TableFit
 
 LEADERBOARD_KEYS = ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "is_selected")
@@ -87,7 +88,7 @@ def model_card(
             "columns": table.describe_columns(),
         },
         "schema": table.schema.to_dict(),
-        "column_summary": summarize_table(table),
+        "column_summary": summarize_columns(table),
         "method": method,
         "model": fit.name,
         "kind": fit.kind,
@@ -157,6 +158,11 @@ def check_card(card: Any) -> None:
     ensemble = card.get("ensemble")
     if ensemble and sum(member["weight"] for member in ensemble["members"]) > 1 + WEIGHT_TOLERANCE:
         raise ValueError("its card has ensemble/members whose weights sum to more than 1")
+    for name, column in (card.get("column_summary") or {}).items():
+        width = len(column["levels"]) if column["kind"] == "categorical" else len(QUANTILES)
+        for domain in column["domains"].values():
+            if len(domain["profile"]) != width or len(domain["magnitudes"] or MAGNITUDES) != len(MAGNITUDES):
+                raise ValueError(f"its card has lists of other lengths than expected in column_summary/{name}")
     if "schema" in card:
         try:
             Schema.from_dict(card["schema"])
@@ -184,9 +190,9 @@ class _Or:
 def _check_value(value: Any, kind: Any, path: str) -> None:
     """Compare a value with the kind that is expected, and the values inside of it."""
     if isinstance(kind, _Or):
-        if value is None or (value == {} and isinstance(kind.kind, dict)):
-            return
         kind = kind.kind
+        if value is None or (value == {} and isinstance(kind, dict)):
+            return
     if isinstance(kind, _Kind):
         is_valid = kind.is_valid(value)
         name = kind.name
@@ -218,9 +224,12 @@ def _is_number(value: Any) -> bool:
 
 MAX_SHOWN_VALUE = 60  # characters in an error message
 MAX_NUMBER = 1e18
+MAX_VALUE = 1e150
 WEIGHT_TOLERANCE = 1e-6  # of their sum, for rounding errors
 VERSION = re.compile(r"[0-9][0-9A-Za-z.+]{0,40}")  # which enters a command that users are told to run
 ANY_NAME = "*"  # key of a dictionary whose entries all have the same kind
+# Of data, which may be larger than all that is counted or measured here, but not so large that squares are infinite.
+VALUE = _Kind("a number", lambda value: type(value) in (int, float) and abs(value) <= MAX_VALUE)
 TEXT = _Kind("text", lambda value: type(value) is str)
 COUNT = _Kind("a number of things", lambda value: type(value) is int and 0 <= value < MAX_NUMBER)
 NUMBER = _Kind("a number", _is_number)
@@ -251,6 +260,16 @@ CARD_FIELDS: dict[str, Any] = {
         "notices": [TEXT],
         "columns?": [{"column": TEXT, "use": TEXT, "levels": _Or(COUNT), "why": _Or(TEXT)}],
     },
+    "column_summary?": _Or(
+        {
+            ANY_NAME: {
+                "kind": TEXT,
+                "coded": FLAG,
+                "levels": [TEXT],
+                "domains": {ANY_NAME: {"profile": [VALUE], "magnitudes": _Or([VALUE])}},
+            }
+        }
+    ),
     "ensemble?": _Or(
         {
             "members": [{"model": TEXT, "weight": SHARE, "kind": TEXT}],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
@@ -41,11 +41,19 @@ VALUES_PER_PART = 1_000_000  # of a Parquet file: reading them takes some tenths
 IN_MEMORY_NAME = "The new table"  # name of a DataFrame or an array in messages, in place of a file name
 
 
+class NewFile(NamedTuple):
+    """A file of a new table."""
+
+    name: str  # without its ending
+    path: Path
+    types: dict[str, Any]  # of its columns
+    height: int
+
+
 class RowRange(NamedTuple):
     """Consecutive rows of a file: in `frame` if they were read already, otherwise to be read from the file."""
 
-    name: str  # of the file, without its ending
-    file: Path
+    file: NewFile
     rows_before: int  # number of rows before these, in all files
     frame: pl.DataFrame | None = None
     first: int = 0  # position in the file of the first row, if there is no frame
@@ -53,7 +61,7 @@ class RowRange(NamedTuple):
 
 
 class NewRows(NamedTuple):
-    """A batch of encoded rows. The domain is None if all rows of the table are of one domain without a name."""
+    """Encoded rows. The domain is None if all rows of the table are of one domain without a name."""
 
     X: Array
     domain: Labels | None
@@ -77,50 +85,37 @@ class NewTable:
             self._frame: Any = None
             files = list_files(data)
             are_parts = are_part_names(name for name, _ in files)
-            is_domain_per_file = domain is None and is_folder_or_pattern(data) and not are_parts
+            self._is_domain_per_file = domain is None and is_folder_or_pattern(data) and not are_parts
         else:
             self._frame = _to_frame(data, schema)
             files = [(IN_MEMORY_NAME, Path(IN_MEMORY_NAME))]
             are_parts = False
-            is_domain_per_file = False
+            self._is_domain_per_file = False
             if not has_columns(data):  # an array is encoded already, so that its levels are numbers
                 schema = replace(schema, columns=tuple(Column(name, "numeric") for name in schema.feature_names))
         self.schema = schema
         self.domain = domain
-        self._is_domain_per_file = is_domain_per_file
         kept = [] if keep is None or keep == "all" else list(keep)
         required = kept if domain is None else [domain, *kept]
-        types: list[dict[str, Any]] = []  # of the columns of each file
-        heights: list[int] = []
-        for _, file in files:
-            file_types, height = self._inspect(file, required)
-            types.append(file_types)
-            heights.append(height)
-        if keep == "all":  # except columns of lists, records or raw bytes
-            kept = [name for name in types[0] if all(name in each and is_readable(each[name]) for each in types)]
-        self._all_columns = [frozenset(each) for each in types]
-        is_labeled = [schema.label in each and is_readable(each[schema.label]) for each in types]
-        self._label = schema.label if all(is_labeled) else None
-        self._keep = {name: _common_type(types, name) for name in kept}
-        other_columns = [name for name in (domain, self._label, *self._keep) if name is not None]
-        self._columns = list(dict.fromkeys([*schema.feature_names, *other_columns]))
-        self.absent = self._absent_features(files, types)  # features that some files lack, in plain values
-        self._size = min(size, choose_batch_size(len(self._columns)))
-        self._files = [(name, file.absolute(), height) for (name, file), height in zip(files, heights, strict=True)]
-        self._columns_of_file = {  # the columns to read from each file
-            file.absolute(): [name for name in self._columns if name in each]
-            for (_, file), each in zip(files, types, strict=True)
-        }
-        self.notices = list(dict.fromkeys(self._make_notices(are_parts, is_labeled, types)))
-        self.rows = sum(heights)
+        self._files = [self._inspect(name, file.absolute(), required) for name, file in files]
+        self.rows = sum(file.height for file in self._files)
         if not self.rows:
             raise TableError(["it holds no rows."], source=str(data) if is_path(data) else IN_MEMORY_NAME)
+        if keep == "all":  # except columns of lists, records or raw bytes
+            kept = [name for name in self._files[0].types if self.has_column(name, readable=True)]
+        self._label = schema.label if schema.label and self.has_column(schema.label, readable=True) else None
+        self._keep = {name: self._common_type(name) for name in kept}
+        other_columns = [name for name in (domain, self._label, *self._keep) if name is not None]
+        self._columns = list(dict.fromkeys([*schema.feature_names, *other_columns]))
+        self.absent = self._absent_features()  # features that some files lack, in plain values
+        self._size = min(size, choose_batch_size(len(self._columns)))
+        self.notices = list(dict.fromkeys(self._make_notices(are_parts)))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_frame": None}  # workers receive rows of the frame in each `RowRange`
 
-    def _inspect(self, file: Path, required: Sequence[str]) -> tuple[dict[str, Any], int]:
-        """Return the types of the columns and the number of rows of a file; raise if it lacks required columns."""
+    def _inspect(self, name: str, file: Path, required: Sequence[str]) -> NewFile:
+        """Read the types of the columns and the number of rows of a file; raise if it lacks required columns."""
         lazy: pl.LazyFrame = scan(file) if self._frame is None else self._frame.lazy()
         types: dict[str, Any] = dict(lazy.collect_schema())
         self.schema.check_columns(types, file.name)
@@ -128,120 +123,118 @@ class NewTable:
         if problems:
             raise TableError(problems, source=file.name)
         with translate_read_errors(file, all_exceptions=True):
-            return types, int(lazy.select(pl.len()).collect().item())
+            return NewFile(name, file, types, int(lazy.select(pl.len()).collect().item()))
 
-    def _absent_features(
-        self, files: Sequence[tuple[str, Path]], types: Sequence[Mapping[str, Any]]
-    ) -> list[dict[str, Any]]:
+    def _common_type(self, name: str) -> Any:
+        """Return the type of a column in all files; text if they differ: the output has one type for each column."""
+        kinds = {file.types[name] for file in self._files}
+        if not all(map(is_readable, kinds)):
+            raise TableError([f"column {name!r} cannot be kept: it holds lists, records or raw bytes, not values."])
+        return kinds.pop() if len(kinds) == 1 else pl.String
+
+    def _absent_features(self) -> list[dict[str, Any]]:
         """List features that some files lack: the names of these files if there are several, and a similar column."""
         absent: dict[str, dict[str, Any]] = {}
-        used = set(self._columns)
-        for (_, file), file_types in zip(files, types, strict=True):
-            unused = [name for name in file_types if name not in used]
-            for name in self.schema.find_absent(file_types):
+        for file in self._files:
+            unused = [name for name in file.types if name not in self._columns]
+            for name in self.schema.find_absent(file.types):
                 entry: dict[str, Any] = {"column": name, "files": [], "similar": find_similar_column(name, unused)}
                 entry = absent.setdefault(name, entry)
-                if len(files) > 1:
-                    entry["files"].append(file.name)
+                if len(self._files) > 1:
+                    entry["files"].append(file.path.name)
         return list(absent.values())
 
-    def _make_notices(
-        self, are_parts: bool, is_labeled: list[bool], types: Sequence[Mapping[str, Any]]
-    ) -> Iterator[str]:
+    def _make_notices(self, are_parts: bool) -> Iterator[str]:
         """Yield a sentence for each assumption, and for the columns of each file that are not used."""
-        schema = self.schema
-        used = set(self._columns)
         if are_parts and self.domain is None:
             yield (
-                f"The {len(types):,} files are named like parts of one table, and read as one domain. Set domain to "
-                "the name of a column to distinguish domains."
+                f"The {len(self._files):,} files are named like parts of one table, and read as one domain. Set domain "
+                "to the name of a column to distinguish domains."
             )
-        if any(is_labeled) and not all(is_labeled):
-            yield (
-                f"{format_count(sum(is_labeled), 'file')} of {len(types):,} with labels, in the column "
-                f"{schema.label!r}: predictions are compared with labels only if all files have them."
-            )
-        for (_, file, _), file_types in zip(self._files, types, strict=True):
-            unused = [name for name in schema.check_columns(file_types, file.name) if name not in used]
+        used = set(self._columns)
+        for file in self._files:
+            unused = [name for name in self.schema.check_columns(file.types, file.path.name) if name not in used]
             if unused:
                 names = format_list(unused, 5, quote=False)
-                yield f"{format_count(len(unused), 'column')} of {file.name} not used: {names}."
-            if self.domain is None and schema.domain in file_types:
+                yield f"{format_count(len(unused), 'column')} of {file.path.name} not used: {names}."
+            if self.domain is None and self.schema.domain in file.types:
                 yield (
-                    f"The column {schema.domain!r} named the domains in training; here it is ignored. Set "
-                    f"the parameter domain to {schema.domain} to distinguish domains."
+                    f"The column {self.schema.domain!r} named the domains in training; here it is ignored. Set "
+                    f"the parameter domain to {self.schema.domain} to distinguish domains."
                 )
 
-    def has_column(self, name: str) -> bool:
-        """Whether all files have a column."""
-        return all(name in names for names in self._all_columns)
+    def has_column(self, name: str, *, readable: bool = False) -> bool:
+        """Whether all files have a column and, if `readable`, whether it holds values rather than lists or bytes."""
+        return all(name in file.types and (not readable or is_readable(file.types[name])) for file in self._files)
 
     @property
     def splits_domains(self) -> bool:
         """Whether rows of one domain may be in different batches."""
-        if len(self._files) > 1 and not self._is_domain_per_file:
-            return True
-        return max(height for *_, height in self._files) > self._size
+        is_split = len(self._files) > 1 and not self._is_domain_per_file
+        return is_split or max(file.height for file in self._files) > self._size
 
     def row_ranges(self) -> Iterator[RowRange]:
         """Yield all rows in order. Rows of Parquet files are not read yet; other files can only be read in order."""
         rows_before = 0
         # A whole number of batches, so that batches are the same wherever a range is read.
         step = self._size * max(1, VALUES_PER_PART // len(self._columns) // self._size)
-        for name, file, height in self._files:
-            if self._frame is None and get_file_ending(file) == ".parquet":
-                for first in range(0, height, step):
-                    yield RowRange(name, file, rows_before + first, first=first, height=min(step, height - first))
-                rows_before += height
+        for file in self._files:
+            if self._frame is None and get_file_ending(file.path) == ".parquet":
+                for first in range(0, file.height, step):
+                    yield RowRange(file, rows_before + first, first=first, height=min(step, file.height - first))
+                rows_before += file.height
                 continue
-            if self._frame is None:
-                frames = iter_file_batches(file, self._columns_of_file[file], self._size)
-            else:
-                frames = self._frame.iter_slices(self._size)
+            frames = self._read_file(file) if self._frame is None else self._frame.iter_slices(self._size)
             for frame in frames:
-                yield RowRange(name, file, rows_before, frame)
+                yield RowRange(file, rows_before, frame)
                 rows_before += frame.height
+
+    def _read_file(self, file: NewFile, *rows: int) -> Iterator[pl.DataFrame]:
+        """Read the columns of a file in batches; of a Parquet file, `rows` are the first row and their number."""
+        return iter_file_batches(file.path, [name for name in self._columns if name in file.types], self._size, *rows)
 
     def batches(self, row_range: RowRange) -> Iterator[NewRows]:
         """Yield the rows of a range in order, in batches."""
         if row_range.frame is not None:
             frames: Iterable[Any] = [row_range.frame]
         else:
-            columns = self._columns_of_file[row_range.file]
-            frames = iter_file_batches(row_range.file, columns, self._size, row_range.first, row_range.height)
+            frames = self._read_file(row_range.file, row_range.first, row_range.height)
         rows_before = row_range.rows_before
         for frame in frames:
             if not frame.height:
                 continue
-            with translate_read_errors(row_range.file):
+            with translate_read_errors(row_range.file.path):
                 X = self.schema.encode(frame)
-                domain = self._get_domains(frame, row_range, rows_before)
+                domain = self._get_domains(frame, row_range.file, rows_before)
                 new_levels = self.schema.find_new_levels(frame, X)
                 labels = None if self._label is None else frame[self._label]
                 kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
             yield NewRows(X, domain, new_levels, labels, kept)
             rows_before += frame.height
 
-    def _get_domains(self, frame: Any, row_range: RowRange, rows_before: int) -> Labels | None:
+    def _get_domains(self, frame: Any, file: NewFile, rows_before: int) -> Labels | None:
         if self.domain is None:
-            return np.full(frame.height, row_range.name) if self._is_domain_per_file else None
+            return np.full(frame.height, file.name) if self._is_domain_per_file else None
         labels = as_text(frame[self.domain])
         is_missing = labels.is_null().to_numpy()
         if is_missing.any():
             first = rows_before + int(is_missing.argmax()) + 1
             problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
-            raise TableError([problem], source=row_range.file.name)
+            raise TableError([problem], source=file.path.name)
         check_name_lengths(labels, self.domain)
         return np.asarray(labels).astype(str)
 
-    def read(self) -> tuple[Array, Labels | None, dict[str, NewValues]]:
-        """Read all rows: encoded samples, the domain of each, and by column levels that training did not have."""
+    def read(self) -> NewRows:
+        """Read all rows."""
         batches = [batch for row_range in self.row_ranges() for batch in self.batches(row_range)]
-        X = np.concatenate([batch.X for batch in batches])
-        domains = [batch.domain for batch in batches if batch.domain is not None]
-        domain = np.concatenate(domains) if domains else None
-        new_levels: dict[str, NewValues] = reduce(merge_moments, [batch.new_levels for batch in batches], {})
-        return X, domain, new_levels
+        X, domains, new_levels, labels, kept = zip(*batches, strict=True)
+        return NewRows(
+            np.concatenate(X),
+            None if domains[0] is None else np.concatenate(domains),
+            reduce(merge_moments, new_levels, {}),
+            None if self._label is None else pl.concat([own.cast(self._common_type(self._label)) for own in labels]),
+            pl.concat(kept),
+        )
 
 
 def _to_frame(data: Any, schema: Schema) -> Any:
@@ -266,11 +259,3 @@ def as_array(data: Any) -> Array:
             "data must be a path, a DataFrame of pandas or polars, a dict, a list of dicts, a structured array, or an "
             f"array of encoded numbers; got {type(data).__name__}."
         ) from error
-
-
-def _common_type(types: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """Return the type of a column in all files; text if they differ, since the output has one type for each column."""
-    kinds = {file_types[name] for file_types in types}
-    if not all(map(is_readable, kinds)):
-        raise TableError([f"column {name!r} cannot be kept: it holds lists, records or raw bytes, not values."])
-    return kinds.pop() if len(kinds) == 1 else pl.String

@@ -6,13 +6,10 @@ samples from the source domains. The package imports `linalg`, `kernels`, `table
 """
 
 from ._column_audit import (
-    MIN_MISSING,
+    MAGNITUDES,
     MISSING_CODES,
-    MOSTLY_MISSING,
     ORDINARY_ZEROS,
     ColumnDiagnosis,
-    Finding,
-    Severity,
     audit_table,
     diagnose_columns,
     find_column_notices,
