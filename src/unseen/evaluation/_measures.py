@@ -19,11 +19,9 @@ from ..metrics import (
     brier_score,
     calibration_in_the_large,
     calibration_slope,
-    class_calibration,
     count_random_effects,
     log_loss,
     observed_expected_ratio,
-    one_vs_rest_auc,
     random_effects,
     scaled_brier_score,
     threshold_performance,
@@ -239,7 +237,6 @@ def measure_binary(
     events: NDArray[np.bool_], probabilities: Array, threshold: float, odds: float, level: float
 ) -> dict[str, Estimate]:
     """All measures of predicted risks on one site; `odds` is the weight of a false positive in net benefit."""
-    at_threshold = threshold_performance(events, probabilities, threshold, odds=odds, level=level)
     return {
         "auc": auc(events, probabilities, level=level),
         "calibration_in_the_large": calibration_in_the_large(events, probabilities, level=level),
@@ -247,12 +244,7 @@ def measure_binary(
         "observed_expected": observed_expected_ratio(events, probabilities, level=level),
         "brier": brier_score(events, probabilities, level=level),
         "scaled_brier": scaled_brier_score(events, probabilities, level=level),
-        "sensitivity": at_threshold.sensitivity,
-        "specificity": at_threshold.specificity,
-        "ppv": at_threshold.positive_predictive_value,
-        "npv": at_threshold.negative_predictive_value,
-        "net_benefit": at_threshold.net_benefit,
-        "net_benefit_over_all": at_threshold.net_benefit_over_all,
+        **threshold_performance(events, probabilities, threshold, odds=odds, level=level),
     }
 
 
@@ -261,13 +253,12 @@ def measure_multiclass(
 ) -> Iterator[tuple[str, Any, Estimate]]:
     """Log loss, and discrimination and calibration of each class against all others, on one site."""
     yield "log_loss", None, log_loss(y, probabilities, classes, level=level)
-    discrimination = one_vs_rest_auc(y, probabilities, classes, level=level)
-    calibration = class_calibration(y, probabilities, classes, level=level)
-    for name in classes:
-        yield "auc", name, discrimination[name]
-        yield "calibration_in_the_large", name, calibration[name].in_the_large
-        yield "calibration_slope", name, calibration[name].fit.slope
-        yield "observed_expected", name, calibration[name].observed_expected
+    for j, name in enumerate(classes):
+        outcomes = np.asarray(y) == name, probabilities[:, j]
+        yield "auc", name, auc(*outcomes, level=level)
+        yield "calibration_in_the_large", name, calibration_in_the_large(*outcomes, level=level)
+        yield "calibration_slope", name, calibration_slope(*outcomes, level=level).slope
+        yield "observed_expected", name, observed_expected_ratio(*outcomes, level=level)
 
 
 def summarize(

@@ -1,28 +1,26 @@
 """Statistics of validation over domains: performance, calibration, meta-analysis, expected performance."""
 
-from ._calibration import (
+from ._count_effects import count_random_effects
+from ._estimates import Estimate, Scale
+from ._expected_performance import ExpectedPerformance, expected_performance
+from ._meta_analysis import TAU_PRIOR_SCALES, RandomEffects, random_effects
+from ._probabilities import (
     CalibrationCurve,
     CalibrationFit,
-    ClassCalibration,
+    DevelopmentSize,
+    auc,
     brier_score,
     calibration_curve,
     calibration_in_the_large,
     calibration_slope,
-    class_calibration,
+    development_size,
     log_loss,
     observed_expected_ratio,
     scaled_brier_score,
 )
-from ._count_effects import count_random_effects
-from ._discrimination import auc, one_vs_rest_auc
-from ._estimates import Estimate, Scale
-from ._expected_performance import ExpectedPerformance, expected_performance
-from ._meta_analysis import TAU_PRIOR_SCALES, RandomEffects, random_effects
-from ._sample_size import DevelopmentSize, development_size
 from ._thresholds import (
     DecisionCurve,
     ThresholdChoice,
-    ThresholdPerformance,
     choose_threshold,
     decision_curve,
     net_benefit,
@@ -35,21 +33,18 @@ __all__ = [
     "TAU_PRIOR_SCALES",
     "CalibrationCurve",
     "CalibrationFit",
-    "ClassCalibration",
     "DecisionCurve",
     "Estimate",
     "ExpectedPerformance",
     "RandomEffects",
     "Scale",
     "ThresholdChoice",
-    "ThresholdPerformance",
     "auc",
     "brier_score",
     "calibration_curve",
     "calibration_in_the_large",
     "calibration_slope",
     "choose_threshold",
-    "class_calibration",
     "count_random_effects",
     "decision_curve",
     "development_size",
@@ -57,7 +52,6 @@ __all__ = [
     "log_loss",
     "net_benefit",
     "observed_expected_ratio",
-    "one_vs_rest_auc",
     "random_effects",
     "scaled_brier_score",
     "share",

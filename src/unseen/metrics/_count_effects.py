@@ -16,11 +16,11 @@ from scipy.interpolate import PchipInterpolator
 from scipy.optimize import minimize_scalar
 from scipy.special import betaincinv, chdtrc, expit, gammaincinv, log_expit, logit
 
+from ._estimates import check_level
 from ._meta_analysis import (
     Array,
     NormalMixture,
     RandomEffects,
-    check_level,
     check_tau_prior,
     chi_square_nodes,
     half_normal_nodes,

@@ -23,6 +23,9 @@ class Scale:
     ----------
     low, high : float
         Range of the measure; infinite where it has no bound.
+    offset : float
+        Added to the distances from both ends, so that values at an end are finite; a share of the range if both ends
+        are finite.
 
     Examples
     --------
@@ -33,6 +36,7 @@ class Scale:
 
     low: float = -np.inf
     high: float = np.inf
+    offset: float = 0.0
 
     @property
     def name(self) -> Literal["identity", "log", "logit"]:
@@ -41,19 +45,21 @@ class Scale:
             return "logit"
         return "log" if np.isfinite(self.low) or np.isfinite(self.high) else "identity"
 
-    def transform(self, value: float) -> float:
-        """Return the point of the scale of a value; infinite at the ends of its range."""
+    def transform(self, values: Any) -> Any:
+        """Return the points of the scale of values; infinite at the ends of their range, unless there is an offset."""
         with np.errstate(divide="ignore"):
             if self.name == "logit":
-                return float(np.log(np.divide(value - self.low, self.high - value)))
-            return float(np.log(self.distance(value))) if self.name == "log" else float(value)
+                share = (values - self.low) / (self.high - self.low)
+                return np.log(np.divide(share + self.offset, 1 - share + self.offset))
+            return np.log(self.distance(values) + self.offset) if self.name == "log" else values
 
     def inverse(self, z: float) -> float:
         """Return the value at a point of the scale."""
         if self.name == "logit":
-            return self.low + (self.high - self.low) * float(expit(z))
+            share = float(expit(z)) * (1 + 2 * self.offset) - self.offset
+            return self.low + (self.high - self.low) * min(max(share, 0.0), 1.0)
         if self.name == "log":
-            distance = float(np.exp(min(z, LARGEST_LOGARITHM))) if np.isfinite(z) else (0.0 if z < 0 else np.inf)
+            distance = np.inf if z == np.inf else max(float(np.exp(min(z, LARGEST_LOGARITHM))) - self.offset, 0.0)
             return self.low + distance if np.isfinite(self.low) else self.high - distance
         return float(z)
 
@@ -119,9 +125,10 @@ class Estimate:
     @classmethod
     def from_value(cls, value: float, se: float, scale: Scale, level: float) -> Estimate:
         """Return an estimate with the standard error of the delta method on its scale."""
-        if not (np.isfinite(se) and np.isfinite(scale.transform(value))):
+        scaled_value = float(scale.transform(value))
+        if not (np.isfinite(se) and np.isfinite(scaled_value)):
             return cls(value, se, (scale.low, scale.high), scale)
-        return cls.from_scaled(value, se, scale, scale.transform(value), se * scale.derivative(value), level)
+        return cls.from_scaled(value, se, scale, scaled_value, se * scale.derivative(value), level)
 
     @classmethod
     def from_scaled(
@@ -140,33 +147,35 @@ class Estimate:
         return cls(value, se, (min(low, value), max(high, value)), scale, scaled_value, scaled_se, counts)
 
 
-def check_outcomes(y_true: ArrayLike) -> Outcomes:
-    """Return binary outcomes as booleans, True for the event; raise for anything but 0, 1, False and True."""
+def check_level(level: float) -> None:
+    """Raise unless a nominal coverage lies between 0 and 1."""
+    if not 0 < level < 1:
+        raise ValueError(f"level={level!r} is not allowed. Use a number between 0 and 1, such as 0.95.")
+
+
+def check_predictions(y_true: ArrayLike, probabilities: ArrayLike, level: float = 0.95) -> tuple[Outcomes, Array]:
+    """Return binary outcomes as booleans, True for the event, and one probability for each."""
+    y, p = check_scores(y_true, "probabilities", probabilities, level)
+    outside = p[(p < 0) | (p > 1)]
+    if len(outside):
+        raise ValueError(f"probabilities has the value {float(outside[0])!r}. Give probabilities between 0 and 1.")
+    return y, p
+
+
+def check_scores(y_true: ArrayLike, name: str, scores: ArrayLike, level: float = 0.95) -> tuple[Outcomes, Array]:
+    """Return binary outcomes as booleans, True for the event, and one finite score for each."""
+    check_level(level)
     y = np.asarray(y_true)
     if y.ndim != 1 or len(y) == 0:
         raise ValueError(f"y_true has shape {y.shape}. Give a sequence with one outcome per row, and at least one row.")
     if y.dtype != np.bool_ and not np.isin(y, (0, 1)).all():
         other = y[~np.isin(y, (0, 1))][0]
         raise ValueError(f"y_true has the value {other!r}. Use 1 (or True) for the event and 0 (or False) otherwise.")
-    return y.astype(np.bool_)
-
-
-def check_scores(name: str, scores: ArrayLike, n_rows: int) -> Array:
-    """Return one finite score per row."""
     array = np.asarray(scores, dtype=np.float64)
-    if array.shape != (n_rows,):
-        raise ValueError(f"{name} has shape {array.shape}, but y_true has {n_rows} rows. Give one number per row.")
+    if array.shape != y.shape:
+        raise ValueError(f"{name} has shape {array.shape}, but y_true has {len(y)} rows. Give one number per row.")
     if not np.isfinite(array).all():
         raise ValueError(
             f"{name} has {int((~np.isfinite(array)).sum())} values that are not finite. Remove these rows."
         )
-    return array
-
-
-def check_probabilities(name: str, probabilities: ArrayLike, n_rows: int) -> Array:
-    """Return one probability per row."""
-    array = check_scores(name, probabilities, n_rows)
-    outside = array[(array < 0) | (array > 1)]
-    if len(outside):
-        raise ValueError(f"{name} has the value {float(outside[0])!r}. Give probabilities between 0 and 1.")
-    return array
+    return y.astype(np.bool_), array

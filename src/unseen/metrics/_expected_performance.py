@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -10,11 +10,10 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import betainc, expit, logit, ndtr
 
-from ._estimates import LARGEST_LOGARITHM, Scale
+from ._estimates import Scale, check_level
 from ._meta_analysis import (
     Array,
     NormalMixture,
-    check_level,
     check_tau_prior,
     prediction_interval,
     restricted_maximum_likelihood,
@@ -75,10 +74,6 @@ class ExpectedPerformance:
     sampling_error: bool = True
     n_rows_new: float | None = None
     tau_prior: float | None = None
-
-    def as_tuple(self) -> tuple[float, float, float]:
-        """Estimate and the ends of the prediction interval."""
-        return self.estimate, *self.prediction_interval
 
 
 def expected_performance(
@@ -168,14 +163,14 @@ def expected_performance(
         raise ValueError(f"None of the {len(values)} values in domain_values is finite; at least one is needed.")
     values, errors, rows = values[usable], errors[usable], rows[usable]
 
-    scale = _Scale(*metric_range)
-    sizes = rows if is_share else _effective_sizes(scale.unit_variance(values), errors, rows)
+    scale = Scale(*metric_range)
+    sizes = rows if is_share else _effective_sizes(_unit_variance(scale, values), errors, rows)
     has_sampling_error = bool(np.isfinite(sizes).all())
     if has_sampling_error:
-        y, v = scale.linearize(values, sizes)
+        y, v = _linearize(scale, values, sizes)
     else:
-        scale = scale.with_offset(values)
-        y, v = scale.transform_all(values), np.zeros(len(values))
+        scale = _with_offset(scale, values)
+        y, v = scale.transform(values), np.zeros(len(values))
     y, v, _ = usable_domains(y, np.sqrt(v))
     new_size = None
     if n_rows_new is not None and has_sampling_error:
@@ -201,7 +196,8 @@ def expected_performance(
             ends = prediction_interval(mixture, (mean, mean), mean, variance, level)
             low, high = (scale.inverse(end) for end in ends)
         elif scale.name == "logit":
-            low, high = (scale.from_share(end) for end in _interval_of_measured_share(mixture, new_size, level))
+            ends = _interval_of_measured_share(mixture, new_size, level)
+            low, high = (scale.low + (scale.high - scale.low) * end for end in ends)
         else:
             extra = 1 / new_size
             ends = mixture.quantiles(level, new_domain=True, extra_variance=extra)
@@ -278,82 +274,48 @@ def _new_effective_size(n_rows_new: float, sizes: Array, rows: Array) -> float:
     return float(n_rows_new * np.median(sizes / rows))
 
 
-@dataclass(frozen=True)
-class _Scale(Scale):
-    """The scale on which domains are taken to be normal (equation 10).
+def _with_offset(scale: Scale, values: Array) -> Scale:
+    """The same scale with half a success more, in the unit in which the variance of the values is binomial.
 
-    `offset` keeps values at an end of the range finite; it is a share of the range for the logit scale, and a distance
-    from its end for the log scale.
+    For the log scale it is half an event, in the unit in which the variance is that of a Poisson distribution.
+    Without an offset, a single value at an end of the range would decide the whole interval.
     """
+    if scale.name == "identity":
+        return scale
+    variance = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
+    if scale.name == "logit":
+        center = (float(values.mean()) - scale.low) * (scale.high - float(values.mean()))
+        smallest = SMALLEST_OFFSET
+    else:
+        center = float(scale.distance(values).mean())
+        smallest = max(SMALLEST_OFFSET * center, np.finfo(np.float64).tiny)
+    return replace(scale, offset=max(CONTINUITY * variance / center if center > 0 else 0.0, smallest))
 
-    offset: float = 0.0
 
-    def with_offset(self, values: Array) -> _Scale:
-        """The same scale with half a success more, in the unit in which the variance of the values is binomial.
+def _unit_variance(scale: Scale, values: Array) -> Array:
+    """Variance of a single row on the scale of the metric, up to a factor that effective sizes absorb."""
+    if scale.name == "logit":
+        return (values - scale.low) * (scale.high - values)
+    return scale.distance(values) ** 2 if scale.name == "log" else np.ones_like(values)
 
-        For the log scale it is half an event, in the unit in which the variance is that of a Poisson distribution.
-        Without an offset, a single value at an end of the range would decide the whole interval.
-        """
-        variance = float(np.var(values, ddof=1)) if len(values) > 1 else 0.0
-        offset = 0.0
-        if self.name == "logit":
-            center = (float(values.mean()) - self.low) * (self.high - float(values.mean()))
-            offset = CONTINUITY * variance / center if center > 0 else 0.0
-            offset = max(offset, SMALLEST_OFFSET)
-        elif self.name == "log":
-            center = float(self.distance(values).mean())
-            offset = CONTINUITY * variance / center if center > 0 else 0.0
-            offset = max(offset, SMALLEST_OFFSET * center, np.finfo(np.float64).tiny)
-        return _Scale(self.low, self.high, offset)
 
-    def unit_variance(self, values: Array) -> Array:
-        """Variance of a single row on the scale of the metric, up to a factor that effective sizes absorb."""
-        if self.name == "logit":
-            return (values - self.low) * (self.high - values)
-        if self.name == "log":
-            return self.distance(values) ** 2
-        return np.ones_like(values)
+def _linearize(scale: Scale, values: Array, sizes: Array) -> tuple[Array, Array]:
+    """Values on the scale, and their variances within domains (equation 12).
 
-    def linearize(self, values: Array, sizes: Array) -> tuple[Array, Array]:
-        """Values on the scale, and their variances within domains (equation 12).
-
-        Shares have half a success and half a failure more, which makes the logit nearly unbiased. Its variance is taken
-        at the mean share of all domains: with its own share, a domain would get a weight that depends on its error.
-        """
-        if self.name == "logit":
-            share = (values - self.low) / (self.high - self.low)
-            share = (sizes * share + CONTINUITY) / (sizes + 2 * CONTINUITY)
-            pooled = float(np.mean(share))
-            return logit(share), 1 / (sizes * pooled * (1 - pooled))
-        if self.name == "log":
-            # Values at the end of the range are moved by half a standard error of a typical domain.
-            smallest = CONTINUITY * float(np.mean(self.distance(values) / np.sqrt(sizes)))
-            distance = np.maximum(self.distance(values), max(smallest, np.finfo(np.float64).tiny))
-            return np.log(distance), 1 / sizes
-        return values, 1 / sizes
-
-    def transform_all(self, values: Array) -> Array:
-        """Values on the scale, with the offset."""
-        if self.name == "logit":
-            share = (values - self.low) / (self.high - self.low)
-            return np.log((share + self.offset) / (1 - share + self.offset))
-        if self.name == "log":
-            return np.log(self.distance(values) + self.offset)
-        return values
-
-    def inverse(self, z: float) -> float:
-        """The value of the metric at a point of the scale, without the offset."""
-        if self.name == "logit":
-            share = float(expit(z)) * (1 + 2 * self.offset) - self.offset
-            return self.from_share(min(max(share, 0.0), 1.0))
-        if self.name == "log":
-            distance = max(float(np.exp(min(z, LARGEST_LOGARITHM))) - self.offset, 0.0)
-            return self.low + distance if np.isfinite(self.low) else self.high - distance
-        return z
-
-    def from_share(self, share: float) -> float:
-        """The value of the metric at a share of its range."""
-        return self.low + (self.high - self.low) * share
+    Shares have half a success and half a failure more, which makes the logit nearly unbiased. Its variance is taken at
+    the mean share of all domains: with its own share, a domain would get a weight that depends on its error.
+    """
+    if scale.name == "logit":
+        share = (values - scale.low) / (scale.high - scale.low)
+        share = (sizes * share + CONTINUITY) / (sizes + 2 * CONTINUITY)
+        pooled = float(np.mean(share))
+        return logit(share), 1 / (sizes * pooled * (1 - pooled))
+    if scale.name == "log":
+        # Values at the end of the range are moved by half a standard error of a typical domain.
+        smallest = CONTINUITY * float(np.mean(scale.distance(values) / np.sqrt(sizes)))
+        distance = np.maximum(scale.distance(values), max(smallest, np.finfo(np.float64).tiny))
+        return np.log(distance), 1 / sizes
+    return values, 1 / sizes
 
 
 def _interval_of_measured_share(mixture: NormalMixture, size: float, level: float) -> tuple[float, float]:

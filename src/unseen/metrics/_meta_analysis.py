@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import chdtrc, gammaincinv, ndtr, ndtri, stdtrit
 
-Array = NDArray[np.float64]
+from ._estimates import Array, check_level
 
 # Scales of a half-normal prior on tau, by the scale of the measure. 0.5 on a logit scale: Röver et al. (2021) propose
 # half-normal priors of scale 0.5 for heterogeneity of logarithms of odds, and Debray et al. (2019) take the same scale
@@ -188,12 +188,6 @@ def random_effects(
         level=level,
         tau_prior=tau_prior,
     )
-
-
-def check_level(level: float) -> None:
-    """Raise unless a nominal coverage lies between 0 and 1."""
-    if not 0 < level < 1:
-        raise ValueError(f"level={level!r} is not allowed. Use a number between 0 and 1, such as 0.95.")
 
 
 def check_tau_prior(tau_prior: float | None) -> None:

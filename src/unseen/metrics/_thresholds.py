@@ -7,45 +7,13 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
+from scipy.stats import binomtest
 
-from ._estimates import SHARE, Array, Estimate, Outcomes, Scale, check_outcomes, check_probabilities
-from ._meta_analysis import check_level
+from ._estimates import SHARE, Array, Estimate, Outcomes, Scale, check_level, check_predictions
 
 CONTINUITY = 0.5  # rows that keep a variance positive
 ROUNDING = 1e-12  # of sums of shares
 AIMS = "a number between 0 and 1, 'youden', 'sensitivity=0.9', 'specificity=0.9' or 'cost=5:1'"
-
-
-@dataclass(frozen=True)
-class ThresholdPerformance:
-    """Performance of the rule "event if the probability is at least the threshold".
-
-    Attributes
-    ----------
-    threshold : float
-        The threshold.
-    true_positives, false_positives, true_negatives, false_negatives : int
-        Counts of rows.
-    sensitivity, specificity, positive_predictive_value, negative_predictive_value : Estimate
-        Shares with Wilson intervals; not defined (NaN) without rows.
-    net_benefit : Estimate
-        True positives minus weighted false positives, per row: the gain over classifying no row as an event.
-    net_benefit_over_all : Estimate
-        The gain over classifying every row as an event.
-    """
-
-    threshold: float
-    true_positives: int
-    false_positives: int
-    true_negatives: int
-    false_negatives: int
-    sensitivity: Estimate
-    specificity: Estimate
-    positive_predictive_value: Estimate
-    negative_predictive_value: Estimate
-    net_benefit: Estimate
-    net_benefit_over_all: Estimate
 
 
 @dataclass(frozen=True)
@@ -125,19 +93,14 @@ def share(successes: int, n: int, *, level: float = 0.95) -> Estimate:
     if n == 0:
         return Estimate.make_undefined(SHARE, (0.0, 0.0))
     p = successes / n
-    z = float(ndtri((1 + level) / 2))
-    center = (p + z**2 / (2 * n)) / (1 + z**2 / n)
-    reach = z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    # The ends at 0 and 1 are exact; rounding would leave them a few digits beside.
-    low = 0.0 if successes == 0 else float(center - reach)
-    high = 1.0 if successes == n else float(center + reach)
+    ends = binomtest(successes, n).proportion_ci(level, "wilson")
     se = float(np.sqrt(p * (1 - p) / n))
-    return Estimate(p, se, (low, high), SHARE, counts=(float(successes), float(n)))
+    return Estimate(p, se, (float(ends.low), float(ends.high)), SHARE, counts=(float(successes), float(n)))
 
 
 def threshold_performance(
     y_true: ArrayLike, probabilities: ArrayLike, threshold: float, *, odds: float | None = None, level: float = 0.95
-) -> ThresholdPerformance:
+) -> dict[str, Estimate]:
     """Sensitivity, specificity, predictive values and net benefit at a threshold.
 
     Parameters
@@ -156,38 +119,32 @@ def threshold_performance(
 
     Returns
     -------
-    ThresholdPerformance
-        All measures with intervals.
+    dict
+        Under "sensitivity", "specificity", "ppv" and "npv" shares with Wilson intervals, not defined (NaN) without
+        rows; under "net_benefit" the gain over classifying no row as an event, under "net_benefit_over_all" that over
+        classifying every row so.
 
     Examples
     --------
     >>> from unseen.metrics import threshold_performance
     >>> result = threshold_performance([0, 1, 1, 0, 1], [0.2, 0.6, 0.4, 0.7, 0.9], 0.5)
-    >>> round(result.sensitivity.value, 3), result.specificity.value, round(result.net_benefit.value, 3)
-    (0.667, 0.5, 0.2)
+    >>> [round(result[name].value, 3) for name in ("sensitivity", "specificity", "net_benefit")]
+    [0.667, 0.5, 0.2]
     """
-    check_level(level)
-    y = check_outcomes(y_true)
-    p = check_probabilities("probabilities", probabilities, len(y))
-    _check_threshold("threshold", threshold)
+    y, p = check_predictions(y_true, probabilities, level)
     is_positive = p >= threshold
     tp = int((is_positive & y).sum())
     fp = int((is_positive & ~y).sum())
     tn = int((~is_positive & ~y).sum())
     fn = int((~is_positive & y).sum())
-    return ThresholdPerformance(
-        threshold=float(threshold),
-        true_positives=tp,
-        false_positives=fp,
-        true_negatives=tn,
-        false_negatives=fn,
-        sensitivity=share(tp, tp + fn, level=level),
-        specificity=share(tn, tn + fp, level=level),
-        positive_predictive_value=share(tp, tp + fp, level=level),
-        negative_predictive_value=share(tn, tn + fn, level=level),
-        net_benefit=net_benefit(y, p, threshold, odds=odds, level=level),
-        net_benefit_over_all=net_benefit(y, p, threshold, odds=odds, against="all", level=level),
-    )
+    return {
+        "sensitivity": share(tp, tp + fn, level=level),
+        "specificity": share(tn, tn + fp, level=level),
+        "ppv": share(tp, tp + fp, level=level),
+        "npv": share(tn, tn + fn, level=level),
+        "net_benefit": net_benefit(y, p, threshold, odds=odds, level=level),
+        "net_benefit_over_all": net_benefit(y, p, threshold, odds=odds, against="all", level=level),
+    }
 
 
 def net_benefit(
@@ -234,10 +191,9 @@ def net_benefit(
     >>> round(net_benefit([0, 1, 1, 0, 1], [0.2, 0.6, 0.4, 0.7, 0.9], 0.5).value, 3)
     0.2
     """
-    check_level(level)
-    y = check_outcomes(y_true)
-    p = check_probabilities("probabilities", probabilities, len(y))
-    _check_threshold("threshold", threshold)
+    y, p = check_predictions(y_true, probabilities, level)
+    if not 0 < threshold < 1:
+        raise ValueError(f"threshold={threshold!r} is not allowed. Use numbers between 0 and 1, without the ends.")
     weight = threshold / (1 - threshold) if odds is None else float(odds)
     if not (weight > 0 and np.isfinite(weight)):
         raise ValueError(f"odds={odds!r} is not allowed. Use a positive number: 0.2 if a miss is 5 times as harmful.")
@@ -250,7 +206,7 @@ def net_benefit(
         contribution = np.where(is_positive, np.where(y, 1.0, -weight), 0.0)
         scale = Scale(-weight, 1.0)
     n = len(y)
-    value = float(contribution.mean())
+    value = float(np.clip(contribution.mean(), scale.low, scale.high))  # without rounding errors
     if n == 1:
         return Estimate(value, np.nan, (scale.low, scale.high), scale)
     variance = float(np.var(contribution, ddof=1))
@@ -284,16 +240,14 @@ def decision_curve(y_true: ArrayLike, probabilities: ArrayLike, thresholds: Arra
     >>> curve.model.round(3).tolist(), curve.treat_all.round(3).tolist()
     ([0.556, 0.2], [0.556, 0.2])
     """
-    y = check_outcomes(y_true)
-    p = check_probabilities("probabilities", probabilities, len(y))
+    y, p = check_predictions(y_true, probabilities)
     numbers = np.arange(1, 100) / 100 if thresholds is None else np.sort(np.asarray(thresholds, dtype=np.float64))
     if numbers.ndim != 1 or len(numbers) == 0:
         raise ValueError(f"thresholds has shape {numbers.shape}. Give a sequence of at least one number.")
-    _check_threshold("thresholds", float(numbers[0]))
-    _check_threshold("thresholds", float(numbers[-1]))
-    benefit, se = _net_benefits(y, p, numbers)
+    benefits = [net_benefit(y, p, threshold) for threshold in numbers.tolist()]
+    model, model_se = (np.array([getattr(one, name) for one in benefits]) for name in ("value", "se"))
     prevalence = y.mean()
-    return DecisionCurve(numbers, benefit, se, prevalence - (1 - prevalence) * numbers / (1 - numbers))
+    return DecisionCurve(numbers, model, model_se, prevalence - (1 - prevalence) * numbers / (1 - numbers))
 
 
 def choose_threshold(
@@ -330,8 +284,7 @@ def choose_threshold(
     >>> choose_threshold(y, p, "youden").threshold, choose_threshold(y, p, "cost=1:5").threshold
     (0.5, 0.5)
     """
-    y = check_outcomes(y_true)
-    p = check_probabilities("probabilities", probabilities, len(y))
+    y, p = check_predictions(y_true, probabilities)
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != y.shape or not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("sample_weight needs one finite weight of 0 or more for each row of y_true.")
@@ -340,14 +293,11 @@ def choose_threshold(
     if name != "number" and not has_both_outcomes:
         raise ValueError(f"aim={aim!r} needs rows with the event and rows without it; y_true has one outcome only.")
     thresholds, sensitivity, specificity = _operating_points(y, p, weight)
-    if name == "number":
-        is_positive = p >= first
-        with np.errstate(invalid="ignore"):
-            chosen_sensitivity = np.divide(weight[is_positive & y].sum(), weight[y].sum())
-            chosen_specificity = np.divide(weight[~is_positive & ~y].sum(), weight[~y].sum())
-        return ThresholdChoice(first, str(aim), float(chosen_sensitivity), float(chosen_specificity))
     preferred = 0.5
-    if name == "sensitivity":
+    if name == "number":
+        best = int(np.searchsorted(np.unique(p), first))
+        thresholds[best] = first
+    elif name == "sensitivity":
         # Thresholds increase, and sensitivity decreases with them.
         best = int(np.flatnonzero(sensitivity >= first - ROUNDING)[-1])
     elif name == "specificity":
@@ -377,24 +327,6 @@ def stated_odds(aim: str | float) -> float | None:
     if name == "cost":
         return second / first
     return first / (1 - first) if name == "number" else None
-
-
-def _check_threshold(name: str, threshold: float) -> None:
-    if not 0 < threshold < 1:
-        raise ValueError(f"{name}={threshold!r} is not allowed. Use numbers between 0 and 1, without the ends.")
-
-
-def _net_benefits(y: Outcomes, p: Array, thresholds: Array) -> tuple[Array, Array]:
-    """Net benefits and their standard errors at increasing thresholds, from sorted probabilities."""
-    n = len(y)
-    tp = (y.sum() - np.searchsorted(np.sort(p[y]), thresholds, side="left")) / n
-    fp = ((~y).sum() - np.searchsorted(np.sort(p[~y]), thresholds, side="left")) / n
-    odds = thresholds / (1 - thresholds)
-    benefit = tp - odds * fp
-    # A row contributes 1, -odds or 0, so that the mean square is tp + odds^2 fp.
-    variance = np.maximum(tp + odds**2 * fp - benefit**2, 0)
-    se = np.sqrt(variance / (n - 1)) if n > 1 else np.full(len(thresholds), np.nan)
-    return benefit, se
 
 
 def _operating_points(y: Outcomes, p: Array, weight: Array) -> tuple[Array, Array, Array]:

@@ -1,4 +1,4 @@
-"""Calibration of predicted probabilities: in the large, slope, ratio, curve, and the Brier score."""
+"""Performance of predicted probabilities: discrimination, calibration, Brier score, log loss, needed sample size."""
 
 from __future__ import annotations
 
@@ -9,32 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import expit, log_expit, logit, ndtri
+from scipy.special import expit, log_expit, logit, ndtri, xlogy
+from scipy.stats import rankdata
 
-from ._discrimination import check_columns
-from ._estimates import (
-    IDENTITY,
-    POSITIVE,
-    SHARE,
-    Array,
-    Estimate,
-    Outcomes,
-    Scale,
-    check_outcomes,
-    check_probabilities,
-)
-from ._meta_analysis import check_level
+from ._estimates import IDENTITY, POSITIVE, SHARE, Array, Estimate, Outcomes, Scale, check_predictions, check_scores
 
 # Probabilities of 0 and 1 have no logit: they are moved inwards by this much, to a logit of 16.
 CLOSEST_PROBABILITY = 1e-7
 UP_TO_ONE = Scale(-np.inf, 1.0)
-CONTINUITY = 0.5  # events that are added where none occurred
+CONTINUITY = 0.5  # events that are added where none occurred, and successes and failures of an AUC of 0 or 1
 MOST_STEPS = 100  # Newton steps; ordinary problems take fewer than 10
 STEP_TOLERANCE = 1e-10  # of the Newton decrement
 LARGEST_STEP = 10.0  # of the logits in one Newton step, with a penalty
 # Ranks of knots of a restricted cubic spline, as Harrell recommends (Regression Modeling Strategies, table 2.3).
-KNOT_RANKS = {3: (0.1, 0.5, 0.9), 4: (0.05, 0.35, 0.65, 0.95), 5: (0.05, 0.275, 0.5, 0.725, 0.95)}
+KNOT_RANKS: dict[int, tuple[float, ...]] = {2: (), 3: (0.1, 0.5, 0.9), 4: (0.05, 0.35, 0.65, 0.95)}
 ROWS_PER_KNOT = 10  # rows of the rarer outcome that a spline needs for each knot
+SHRINKAGE = 0.9  # smallest acceptable factor by which effects must be shrunk
+OPTIMISM = 0.05  # largest acceptable optimism in the share of the highest attainable R2
+INTERCEPT_MARGIN = 0.05  # largest acceptable error of the overall risk
 
 
 @dataclass(frozen=True)
@@ -80,19 +72,78 @@ class CalibrationCurve:
 
 
 @dataclass(frozen=True)
-class ClassCalibration:
-    """Calibration of the probabilities of one class against all others."""
-
-    in_the_large: Estimate
-    fit: CalibrationFit
-    observed_expected: Estimate
-
-
-@dataclass(frozen=True)
 class _LogisticFit:
     coefficients: Array
     covariance: Array
     is_penalized: bool
+
+
+def auc(y_true: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -> Estimate:
+    """Area under the ROC curve (c-statistic), with DeLong's standard error and a logit interval.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        1 for rows with the event, 0 for others.
+    scores : array-like of shape (n_rows,)
+        Scores that are higher where the event is more likely; only their order counts.
+    level : float, default=0.95
+        Nominal coverage of the interval.
+
+    Returns
+    -------
+    Estimate
+        On the logit scale for meta-analysis. Not defined (NaN) if all rows have the same outcome.
+
+    Notes
+    -----
+    DeLong's variance is computed from ranks in O(n log n) [1]_ [2]_. It is 0 for an AUC of 0 or 1, and not defined if a
+    class has a single row. There the variance is Newcombe's [3]_ (method 4), expressed as an effective number of rows,
+    and the AUC on the logit scale is that with half a success and half a failure more.
+
+    References
+    ----------
+    .. [1] DeLong, DeLong and Clarke-Pearson (1988), Comparing the areas under two or more correlated receiver operating
+       characteristic curves: A nonparametric approach, Biometrics 44:837-845.
+    .. [2] Sun and Xu (2014), Fast implementation of DeLong's algorithm for comparing the areas under correlated
+       receiver operating characteristic curves, IEEE Signal Processing Letters 21:1389-1393.
+    .. [3] Newcombe (2006), Confidence intervals for an effect size measure based on the Mann-Whitney statistic, part 2,
+       Statistics in Medicine 25:559-573.
+
+    Examples
+    --------
+    >>> from unseen.metrics import auc
+    >>> result = auc([0, 0, 1, 0, 1, 1, 0, 1], [0.1, 0.3, 0.35, 0.4, 0.6, 0.7, 0.2, 0.9])
+    >>> round(result.value, 4), round(result.se, 4), [round(end, 2) for end in result.interval]
+    (0.9375, 0.0884, [0.44, 1.0])
+    """
+    y, s = check_scores(y_true, "scores", scores, level)
+    n_events, n_others = int(y.sum()), int((~y).sum())
+    if n_events == 0 or n_others == 0:
+        return Estimate.make_undefined(SHARE)
+    # Equation 14: the share of rows of the other class that a row exceeds, with one half for ties.
+    ranks = rankdata(s)
+    above_others = (ranks[y] - rankdata(s[y])) / n_others
+    below_events = 1 - (ranks[~y] - rankdata(s[~y])) / n_events
+    value = float(above_others.mean())
+    has_delong_variance = 0 < value < 1 and min(n_events, n_others) > 1
+    variance = 0.0
+    if has_delong_variance:
+        variance = float(np.var(above_others, ddof=1) / n_events + np.var(below_events, ddof=1) / n_others)
+    if variance > 0:
+        se = float(np.sqrt(variance))
+        return Estimate.from_value(value, se, SHARE, level)
+    size = _newcombe_size(value, n_events, n_others)
+    share = (size * value + CONTINUITY) / (size + 2 * CONTINUITY)
+    unit = share * (1 - share)
+    se = float(np.sqrt(unit / size))
+    return Estimate.from_scaled(value, se, SHARE, float(logit(share)), float(1 / np.sqrt(size * unit)), level)
+
+
+def _newcombe_size(value: float, n_events: int, n_others: int) -> float:
+    """Effective number of rows: A (1 - A) divided by Newcombe's variance of an AUC of A (method 4)."""
+    half = (n_events + n_others) / 2 - 1
+    return n_events * n_others / (1 + half * (1 - value) / (2 - value) + half * value / (1 + value))
 
 
 def calibration_in_the_large(y_true: ArrayLike, probabilities: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -122,8 +173,7 @@ def calibration_in_the_large(y_true: ArrayLike, probabilities: ArrayLike, *, lev
     >>> round(result.value, 3), round(result.se, 3)
     (0.228, 0.87)
     """
-    check_level(level)
-    y, offset = _outcomes_and_logits(y_true, probabilities)
+    y, offset = _outcomes_and_logits(y_true, probabilities, level)
     fit = _fit_logistic(np.ones((len(y), 1)), y, offset, penalize=bool(y.all() or not y.any()))
     return _identity_estimate(fit, 0, level)
 
@@ -158,8 +208,7 @@ def calibration_slope(y_true: ArrayLike, probabilities: ArrayLike, *, level: flo
     >>> round(result.slope.value, 3), result.is_penalized
     (2.895, False)
     """
-    check_level(level)
-    y, x = _outcomes_and_logits(y_true, probabilities)
+    y, x = _outcomes_and_logits(y_true, probabilities, level)
     if y.all() or not y.any() or np.ptp(x) == 0:
         return CalibrationFit(Estimate.make_undefined(), Estimate.make_undefined())
     # With one predictor the outcomes are separated if and only if their ranges share at most one point.
@@ -200,9 +249,7 @@ def observed_expected_ratio(y_true: ArrayLike, probabilities: ArrayLike, *, leve
     >>> round(result.value, 3), round(result.scaled_se, 3)
     (1.111, 0.408)
     """
-    check_level(level)
-    y = check_outcomes(y_true)
-    p = check_probabilities("probabilities", probabilities, len(y))
+    y, p = check_predictions(y_true, probabilities, level)
     expected = float(p.sum())
     if expected == 0:
         return Estimate.make_undefined(POSITIVE, (0.0, 0.0))
@@ -242,9 +289,8 @@ def brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: float = 0
     >>> round(brier_score([0, 1, 1, 0], [0.2, 0.6, 0.9, 0.3]).value, 4)
     0.075
     """
-    check_level(level)
-    y = check_outcomes(y_true)
-    squares = (check_probabilities("probabilities", probabilities, len(y)) - y) ** 2
+    y, p = check_predictions(y_true, probabilities, level)
+    squares = (p - y) ** 2
     return Estimate.from_value(float(squares.mean()), _standard_error(squares), SHARE, level)
 
 
@@ -279,9 +325,8 @@ def scaled_brier_score(y_true: ArrayLike, probabilities: ArrayLike, *, level: fl
     >>> round(scaled_brier_score([0, 1, 1, 0], [0.2, 0.6, 0.9, 0.3]).value, 4)
     0.7
     """
-    check_level(level)
-    y = check_outcomes(y_true)
-    squares = (check_probabilities("probabilities", probabilities, len(y)) - y) ** 2
+    y, p = check_predictions(y_true, probabilities, level)
+    squares = (p - y) ** 2
     prevalence = float(y.mean())
     baseline = prevalence * (1 - prevalence)
     if baseline == 0:
@@ -319,14 +364,17 @@ def log_loss(y_true: ArrayLike, probabilities: ArrayLike, classes: Sequence[Any]
     >>> round(log_loss(list("abca"), P, list("abc")).value, 4)
     0.6526
     """
-    check_level(level)
     labels = np.asarray(y_true)
     columns = np.asarray(probabilities, dtype=np.float64)
-    check_columns(columns, len(labels), len(classes))
+    if columns.shape != (len(labels), len(classes)):
+        raise ValueError(
+            f"probabilities has shape {columns.shape}, but there are {len(labels)} rows and {len(classes)} classes. "
+            "Give one column per class."
+        )
     of_true_class = np.zeros(len(labels))
     for j, name in enumerate(classes):
-        is_class = labels == name
-        of_true_class[is_class] = check_probabilities("probabilities", columns[:, j], len(labels))[is_class]
+        is_class, p = check_predictions(labels == name, columns[:, j], level)
+        of_true_class[is_class] = p[is_class]
     losses = -np.log(np.maximum(of_true_class, CLOSEST_PROBABILITY))
     return Estimate.from_value(float(losses.mean()), _standard_error(losses), POSITIVE, level)
 
@@ -335,11 +383,12 @@ def calibration_curve(
     y_true: ArrayLike,
     probabilities: ArrayLike,
     *,
-    n_knots: int | None = None,
     n_points: int = 100,
     level: float = 0.95,
 ) -> CalibrationCurve:
     """Smooth calibration curve: a restricted cubic spline on the logit of the predicted probability.
+
+    It has up to 4 knots: as many as leave 10 rows of the rarer outcome for each. With 2 it is a straight line.
 
     Parameters
     ----------
@@ -347,9 +396,6 @@ def calibration_curve(
         1 for rows with the event, 0 for others.
     probabilities : array-like of shape (n_rows,)
         Predicted probabilities of the event.
-    n_knots : int, default=None
-        2 (a straight line on the logit scale), 3, 4 or 5. None takes up to 4: as many as leave 10 rows of the rarer
-        outcome for each knot.
     n_points : int, default=100
         Points of the curve, between the smallest and the largest predicted probability.
     level : float, default=0.95
@@ -369,18 +415,14 @@ def calibration_curve(
     >>> curve.n_knots, bool(np.mean((curve.low < curve.predicted) & (curve.predicted < curve.high)) > 0.9)
     (4, True)
     """
-    check_level(level)
-    y, x = _outcomes_and_logits(y_true, probabilities)
-    if n_knots is not None and n_knots != 2 and n_knots not in KNOT_RANKS:
-        raise ValueError(f"n_knots={n_knots!r} is not allowed. Use 2, 3, 4, 5 or None.")
+    y, x = _outcomes_and_logits(y_true, probabilities, level)
     grid = np.linspace(x.min(), x.max(), n_points)
     rarer = int(min(y.sum(), (~y).sum()))
     if rarer == 0 or np.ptp(x) == 0:
         undefined = np.full(n_points, np.nan)
         return CalibrationCurve(expit(grid), undefined, undefined, undefined, 0)
-    if n_knots is None:
-        n_knots = int(np.clip(rarer // ROWS_PER_KNOT, 2, 4))
-    knots = np.unique(np.quantile(x, KNOT_RANKS[n_knots])) if n_knots > 2 else np.array([])
+    ranks = KNOT_RANKS[min(max(rarer // ROWS_PER_KNOT, 2), 4)]
+    knots = np.unique(np.quantile(x, ranks))
     if len(knots) < 3:
         knots = np.array([])
     fit = _fit_logistic(_spline_basis(x, knots), y, np.zeros_like(x), penalize=False)
@@ -393,52 +435,8 @@ def calibration_curve(
     )
 
 
-def class_calibration(
-    y_true: ArrayLike, probabilities: ArrayLike, classes: Sequence[Any], *, level: float = 0.95
-) -> dict[Any, ClassCalibration]:
-    """Calibration of each class against all others.
-
-    Parameters
-    ----------
-    y_true : array-like of shape (n_rows,)
-        Class of each row.
-    probabilities : array-like of shape (n_rows, n_classes)
-        Predicted probabilities, one column per class.
-    classes : sequence
-        Classes in the order of the columns.
-    level : float, default=0.95
-        Nominal coverage of the intervals.
-
-    Returns
-    -------
-    dict
-        From class to :class:`ClassCalibration`.
-
-    Examples
-    --------
-    >>> from unseen.metrics import class_calibration
-    >>> P = [[0.7, 0.2, 0.1], [0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.3, 0.4, 0.3]]
-    >>> result = class_calibration(list("abca"), P, list("abc"))
-    >>> round(result["a"].observed_expected.value, 2)
-    1.54
-    """
-    labels = np.asarray(y_true)
-    columns = np.asarray(probabilities, dtype=np.float64)
-    check_columns(columns, len(labels), len(classes))
-    result = {}
-    for j, name in enumerate(classes):
-        own, p = labels == name, columns[:, j]
-        result[name] = ClassCalibration(
-            calibration_in_the_large(own, p, level=level),
-            calibration_slope(own, p, level=level),
-            observed_expected_ratio(own, p, level=level),
-        )
-    return result
-
-
-def _outcomes_and_logits(y_true: ArrayLike, probabilities: ArrayLike) -> tuple[Outcomes, Array]:
-    y = check_outcomes(y_true)
-    p = check_probabilities("probabilities", probabilities, len(y))
+def _outcomes_and_logits(y_true: ArrayLike, probabilities: ArrayLike, level: float) -> tuple[Outcomes, Array]:
+    y, p = check_predictions(y_true, probabilities, level)
     return y, logit(np.clip(p, CLOSEST_PROBABILITY, 1 - CLOSEST_PROBABILITY))
 
 
@@ -517,3 +515,86 @@ def _fit_logistic(X: Array, y: Outcomes, offset: Array, *, penalize: bool) -> _L
             raise
         return _fit_logistic(X, y, offset, penalize=True)
     return _LogisticFit(beta, cho_solve(factor, np.eye(len(beta))), penalize)
+
+
+@dataclass(frozen=True)
+class DevelopmentSize:
+    """Rows that the development of a model needs.
+
+    Attributes
+    ----------
+    shrinkage : float
+        For an expected shrinkage of 0.9.
+    optimism : float
+        For an optimism of at most 0.05 in R2.
+    intercept : float
+        For a margin of error of at most 0.05 in the overall risk.
+    r2 : float
+        Cox and Snell's R2 on which the numbers are based.
+    n_parameters : int
+        Number of predictor parameters.
+    """
+
+    shrinkage: float
+    optimism: float
+    intercept: float
+    r2: float
+    n_parameters: int
+
+    @property
+    def n_rows(self) -> float:
+        """Rows that satisfy all criteria."""
+        return float(np.nanmax([self.shrinkage, self.optimism, self.intercept]))
+
+
+def development_size(y_true: ArrayLike, probabilities: ArrayLike, n_parameters: int) -> DevelopmentSize | None:
+    """Rows that a model with a binary outcome needs for its development, by the criteria of Riley et al.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_rows,)
+        1 for rows with the event, 0 for others.
+    probabilities : array-like of shape (n_rows,)
+        Predicted probabilities of the event on rows that the model was not fitted to, from which R2 is estimated.
+    n_parameters : int
+        Number of predictor parameters of the model: one for a number, the number of levels minus one for a category.
+
+    Returns
+    -------
+    DevelopmentSize or None
+        None if the predictions are not better than the prevalence, or if all rows have the same outcome.
+
+    References
+    ----------
+    .. [1] Riley et al. (2020), Calculating the sample size required for developing a clinical prediction model, BMJ
+       368:m441.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unseen.metrics import development_size
+    >>> p = np.linspace(0.05, 0.95, 200)
+    >>> size = development_size(np.random.default_rng(1).random(200) < p, p, 10)
+    >>> round(size.r2, 2), round(size.n_rows)
+    (0.28, 384)
+    """
+    y, p = check_predictions(y_true, probabilities)
+    prevalence = float(y.mean())
+    null = float(xlogy(prevalence, prevalence) + xlogy(1 - prevalence, 1 - prevalence))
+    likelihood = float(np.mean(xlogy(y, p) + xlogy(~y, 1 - p)))
+    r2 = 1 - np.exp(2 * (null - likelihood))
+    if not 0 < r2 < 1 or null == 0:
+        return None
+    highest = 1 - np.exp(2 * null)
+    z = float(ndtri(0.975))
+    return DevelopmentSize(
+        shrinkage=_size_for_shrinkage(SHRINKAGE, r2, n_parameters),
+        optimism=_size_for_shrinkage(r2 / (r2 + OPTIMISM * highest), r2, n_parameters),
+        intercept=(z / INTERCEPT_MARGIN) ** 2 * prevalence * (1 - prevalence),
+        r2=float(r2),
+        n_parameters=n_parameters,
+    )
+
+
+def _size_for_shrinkage(shrinkage: float, r2: float, n_parameters: int) -> float:
+    return float(n_parameters / ((shrinkage - 1) * np.log(1 - r2 / shrinkage))) if r2 < shrinkage else np.nan
