@@ -35,6 +35,7 @@ from unseen.model_selection import (
     EvaluationConfig,
     LeaveOneDomainOut,
     SelectionOptions,
+    TableSize,
     join_views,
     plan_adaptation,
     prepare_samples,
@@ -87,8 +88,8 @@ def draw_site(samples: Samples, site: str, seed: int) -> tuple[Samples, Samples]
 def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dict[str, Any]]:
     """Fit the ensemble to the sources, adapt it to draws of labels of the site, and score all levels."""
     config = EvaluationConfig(preparation=preparation)
-    n_features = sources.X.shape[1]
-    candidates = list(METHODS["auto"].candidates(len(sources.classes), centerings=("source",), n_features=n_features))
+    size = TableSize(*sources.X.shape, len(sources.classes))
+    candidates = list(METHODS["auto"].candidates(len(sources.classes), centerings=("source",), size=size))
     splits = list(LeaveOneDomainOut().split(sources.X, sources.y, sources.domain))
     with single_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -95,7 +95,7 @@ def test_both_automatic_methods_and_their_members_evaluate_each_candidate_once(m
     # The automatic methods add the candidates that no other method has: those centered on the target.
     own = {one.key for name in names[2:] for one in problem(QUICK).candidates(name)}
     added = {one.key: one for job in jobs if isinstance(job, ValidationJob) for one in job.candidates}
-    members = set(METHODS["auto"].members)
+    members = {member.name for member in METHODS["auto"].members}
     assert all(one.transductive or one.method not in names for key, one in added.items() if key not in own)
     assert {one.method for one in added.values()} <= members | set(names)
     tests = [job for job in jobs if not isinstance(job, ValidationJob)]

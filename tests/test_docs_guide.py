@@ -132,7 +132,7 @@ def test_references_to_equations_lead_somewhere(name):
 def test_every_function_of_the_ensemble_is_on_its_page():
     page = read(DOCS / "mathematics_ensemble.rst")
     named = set(re.findall(r"unseen\.model_selection\.(_\w+\.\w+)", page))
-    modules = ["_acceptance", "_calibration", "_conformal", "_cross_fitting", "_ensemble_weights", "_smoothing"]
+    modules = ["_acceptance", "_calibration", "_conformal", "_cross_fitting", "_ensemble_weights"]
     steps = {"_acceptance.sample_skewed_batch", "_acceptance.score_trials"}  # of make_trial_batches and AcceptanceTest
     for name in modules:
         module = importlib.import_module(f"unseen.model_selection.{name}")

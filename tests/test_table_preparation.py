@@ -15,6 +15,7 @@ from unseen.model_selection import (
     EvaluationConfig,
     LeaveOneDomainOut,
     TablePreparation,
+    TableSize,
     evaluate_candidates,
     expand_methods,
     join_views,
@@ -22,7 +23,7 @@ from unseen.model_selection import (
 )
 from unseen.model_selection._candidate import CANDIDATE_LANDMARKS
 from unseen.model_selection._evaluation import decision_scores
-from unseen.model_selection._methods import ENSEMBLE_EXACT_ROWS, ENSEMBLE_TRAIN_ROWS, MAX_BOOSTED_CLASS_FEATURES
+from unseen.model_selection._methods import ENSEMBLE_EXACT_ROWS, ENSEMBLE_TRAIN_ROWS
 from unseen.model_selection._preparation import MAX_CODED_COLUMNS, MAX_TREE_LEVELS, tree_samples
 from unseen.models import fit_table, make_preparation
 from unseen.tables import Column, Schema, Table, make_preprocessor
@@ -232,16 +233,20 @@ def test_projections_use_landmarks_beyond_a_number_of_rows():
     assert candidate.fit_samples(samples.take(slice(-1)))[0].feature_map is None
 
 
-def test_boosting_is_no_member_with_many_classes_times_features():
-    few, many = (
-        {
-            method.name
-            for method in expand_methods([METHODS["auto"]], n_class_features=MAX_BOOSTED_CLASS_FEATURES + more)
-        }
-        for more in (0, 1)
+@pytest.mark.parametrize(
+    ("rows", "columns", "classes", "is_member"),
+    [(550, 484, 2, True), (10**6, 500, 2, True), (10**6, 50, 10, True), (1797, 64, 10, False), (2500, 800, 10, False)],
+)
+def test_boosting_is_a_member_where_its_estimated_work_is_small(rows, columns, classes, is_member):
+    size = TableSize(rows, columns, classes)
+    candidates = list(METHODS["auto"].candidates(classes, size=size))
+    everything = list(METHODS["auto"].candidates(classes))
+    boosted = [one for one in everything if isinstance(one.classifier, HistGradientBoostingClassifier)]
+    assert len(boosted) == 2
+    assert {one.key for one in everything} - {one.key for one in candidates} == (
+        set() if is_member else {one.key for one in boosted}
     )
-    assert few - many == {"gradient boosting"}
-    named = expand_methods([METHODS["gradient boosting"]], n_class_features=10**9)
+    named = expand_methods([METHODS["gradient boosting"]], size=size)
     assert isinstance(named[0].classifier, HistGradientBoostingClassifier)
 
 

@@ -32,6 +32,7 @@ from ..model_selection import (
     Scorer,
     Scoring,
     Split,
+    TableSize,
     TrialSplits,
     best_by_variant,
     bind_domains,
@@ -144,10 +145,8 @@ class Problem:
     def candidates(self, name: str) -> tuple[Candidate, ...]:
         """The settings of a method."""
         n_classes = len(np.unique(self.samples.codes[self.train]))
-        n_features = self.samples.X.shape[1]
-        return make_candidates(
-            self.methods[name], n_classes, n_features, self.grid, self.quick, self.centering, self.heads
-        )
+        size = TableSize(*self.samples.X.shape, n_classes)
+        return make_candidates(self.methods[name], size, self.grid, self.quick, self.centering, self.heads)
 
     def ensemble_candidates(self, names: Iterable[str]) -> dict[str, Candidate]:
         """Candidates of ensembles, whose decision scores are needed, by their keys."""

@@ -25,6 +25,7 @@ from ..model_selection import (
     GridName,
     LeaveOneDomainOut,
     Method,
+    TableSize,
     WithinDomainSplit,
     check_groups_not_split,
     full_repr,
@@ -260,10 +261,10 @@ def hash_data(samples: Samples) -> str:
     return digest.hexdigest()
 
 
-def add_method(config: dict[str, Any], method: Method, n_classes: int, n_features: int) -> dict[str, Any]:
+def add_method(config: dict[str, Any], method: Method, size: TableSize) -> dict[str, Any]:
     """Return the configuration of the rows of a method, which changes with the candidates of the method."""
     candidates = make_candidates(
-        method, n_classes, n_features, config["grid"], config["quick"], config["centering"], tuple(config["heads"])
+        method, size, config["grid"], config["quick"], config["centering"], tuple(config["heads"])
     )
     descriptions = [(candidate.variant, candidate.settings, candidate.key) for candidate in candidates]
     return {**config, "method": [method.name, *descriptions]}
@@ -272,19 +273,18 @@ def add_method(config: dict[str, Any], method: Method, n_classes: int, n_feature
 @lru_cache(maxsize=100)
 def make_candidates(
     method: Method,
-    n_classes: int,
-    n_features: int,
+    size: TableSize,
     grid: GridName,
     quick: bool,
     centering: str,
     heads: tuple[str, ...],
 ) -> tuple[Candidate, ...]:
     """Make the candidates of a method under a protocol, cached since computing their keys takes time."""
-    is_member = method.ensemble_grid is not None and method.is_fast_enough(n_classes * n_features)
+    is_member = method.ensemble_grid is not None and method.is_fast_enough(size)
     if grid == "ensemble" and not is_member:
         grid = "lean"
     candidates = method.candidates(
-        n_classes, grid=grid, quick=quick, heads=heads, centerings=(centering,), n_features=n_features
+        size.n_classes, grid=grid, quick=quick, heads=heads, centerings=(centering,), size=size
     )
     return tuple(candidates)
 

@@ -25,6 +25,7 @@ from ..model_selection import (
     Candidate,
     EvaluationConfig,
     Method,
+    TableSize,
     get_metric,
     group_by,
     method_names,
@@ -203,9 +204,8 @@ def all_results(
     study = Study(samples, protocol, preparation, table, keep_probabilities)
     config = make_configuration(samples, protocol, preparation)
     config_key = configuration_key(config)
-    n_classes = len(samples.classes)
-    n_features = samples.X.shape[1]
-    method_configs = {name: add_method(config, method, n_classes, n_features) for name, method in table.items()}
+    size = TableSize(*samples.X.shape, len(samples.classes))
+    method_configs = {name: add_method(config, method, size) for name, method in table.items()}
     method_keys = {method: configuration_key(method_config) for method, method_config in method_configs.items()}
     with Store(":memory:" if execution.store is None else execution.store) as store:
         for each in (config, *method_configs.values()):
@@ -506,7 +506,7 @@ class _ValidationGroup:
 
 def _sharing_methods(table: dict[str, Method]) -> list[list[str]]:
     """Names of methods, grouped by shared computations; ensembles share models with their members."""
-    members = {name for method in table.values() for name in method.members}
+    members = {member.name for method in table.values() for member in method.members}
     return group_by(table, lambda name: table[name].shares == "decomposition" or name in members or name)
 
 

@@ -66,6 +66,7 @@ from ._methods import (
     METHODS,
     GridName,
     Method,
+    TableSize,
     describe_method,
     expand_methods,
     get_method,

@@ -61,14 +61,31 @@ NOT_IN_LEAN_GRIDS = (WIDTHS[0], RIDGES[0])  # the widest kernel and the smallest
 # first, kernel machines are fitted to a subsample; beyond the second, projections use landmarks.
 ENSEMBLE_TRAIN_ROWS = 2_000
 ENSEMBLE_EXACT_ROWS = 1_000
-# Beyond this number of classes times features, boosting, which fits trees to each class and uses all features in each
-# split, takes longer than all other members together. Tables of images have more, other tables rarely.
-MAX_BOOSTED_CLASS_FEATURES = 500
+# Boosting is left out where its estimated work would take longer than all other members together, as for images.
+N_BOOSTED_TREES = 50
+MAX_BOOSTING_WORK = 1.5e8  # half a second on one core
+HISTOGRAM_ROWS = 3_500  # the histograms of a feature take as long as so many rows
+MAX_COUNTED_ROWS = 2_500  # with more rows, the other members take longer as well
 ENSEMBLE_GRID: Grid = {"gamma": WIDTHS[1:], "ridge": RIDGES[1:3]}
 HEADS: dict[str, Any] = {
     "1-NN": KNeighborsClassifier(n_neighbors=1, algorithm="brute"),  # model files do not store trees
     "logistic": make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000, solver="newton-cg")),
 }
+
+
+@dataclass(frozen=True)
+class TableSize:
+    """Numbers of rows, features and classes, by which slow members of the automatic ensemble are left out."""
+
+    n_rows: int
+    n_features: int
+    n_classes: int
+
+    @property
+    def boosting_work(self) -> int:
+        """Estimated work of boosting, which fits trees to each of several classes: features and rows of all trees."""
+        n_trees = N_BOOSTED_TREES * (1 if self.n_classes == 2 else self.n_classes)
+        return n_trees * self.n_features * (min(self.n_rows, MAX_COUNTED_ROWS) + HISTOGRAM_ROWS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +117,8 @@ class Method:
         Largest number of training samples; None means no limit.
     max_rows_reason : str
         Why there is a limit, and what to do about it.
-    max_class_features : int, default=None
-        Largest number of classes times features for which it is a member of the automatic ensemble; None means no
-        limit.
+    max_boosting_work : float, default=None
+        Largest `TableSize.boosting_work` for which it is a member of the automatic ensemble; None means no limit.
     in_comparison : bool, default=True
         Whether `unseen.compare` includes it by default.
     in_ensemble : bool, default=False
@@ -121,6 +137,8 @@ class Method:
         Whether the user provided it: any exception that its estimators raise is then reported as its result.
     source : str
         Digest of the user's code that its estimators run, which is part of the keys of stored results.
+    stored_members : tuple of Method
+        Members that another process may not have registered; empty before the method is sent to one.
 
     Examples
     --------
@@ -140,7 +158,7 @@ class Method:
     features: Features = "prepared"
     max_rows: int | None = None
     max_rows_reason: str = ""
-    max_class_features: int | None = None
+    max_boosting_work: float | None = None
     in_comparison: bool = True
     in_ensemble: bool = False
     allows_transductive: bool = False
@@ -150,12 +168,11 @@ class Method:
     description: str = ""
     own: bool = False
     source: str = ""
+    stored_members: tuple[Method, ...] = ()
 
-    def __reduce__(self) -> Any:
-        """Pickle and copy a registered method by its name, so that it is the registered one in every process."""
-        if METHODS.get(self.name) is self:
-            return _restore_registered, (self.name, _describe_additions())
-        return _make_method, (vars(self),)
+    def __getstate__(self) -> dict[str, Any]:
+        """Attributes, with the members: a process that loads them may have registered other methods."""
+        return {**vars(self), "stored_members": self.members}
 
     @property
     def transductive(self) -> bool:
@@ -163,20 +180,20 @@ class Method:
         return is_transductive(self.transformer) or is_transductive(self.classifier)
 
     @property
-    def members(self) -> list[str]:
-        """Names of the methods that it selects among; empty unless its kind is "auto"."""
-        return method_names(in_ensemble=True) if self.kind == "auto" else []
+    def members(self) -> tuple[Method, ...]:
+        """The methods that it selects among; empty unless its kind is "auto"."""
+        if self.kind != "auto":
+            return ()
+        return self.stored_members or tuple(method for method in METHODS.values() if method.in_ensemble)
 
     @property
     def is_projection(self) -> bool:
         """Whether it learns components, which a classifier in `HEADS` then classifies."""
         return isinstance(self.transformer, Projection)
 
-    def is_fast_enough(self, n_class_features: int | None) -> bool:
-        """Whether it may be a member of the automatic ensemble for a number of classes times features."""
-        if n_class_features is None or self.max_class_features is None:
-            return True
-        return n_class_features <= self.max_class_features
+    def is_fast_enough(self, size: TableSize | None) -> bool:
+        """Whether it may be a member of the automatic ensemble for a table of this size."""
+        return size is None or self.max_boosting_work is None or size.boosting_work <= self.max_boosting_work
 
     def settings(self, n_classes: int, *, grid: GridName = "full", quick: bool = False) -> list[dict[str, Any]]:
         """List all settings to select from.
@@ -226,7 +243,7 @@ class Method:
         quick: bool = False,
         heads: Iterable[str] = ("1-NN",),
         centerings: Iterable[str] = ("source",),
-        n_features: int | None = None,
+        size: TableSize | None = None,
     ) -> Iterator[Candidate]:
         """Yield one candidate for each setting and, for a projection, for each head and centering.
 
@@ -244,8 +261,8 @@ class Method:
             Names of classifiers in `HEADS`.
         centerings : iterable of {"source", "target"}
             Values of the parameter `centering` of projections.
-        n_features : int, default=None
-            Number of features, for which "auto" omits members that would be slow; None omits none.
+        size : TableSize, default=None
+            Size of the table, for which "auto" omits members that would be slow; None omits none.
 
         Yields
         ------
@@ -259,47 +276,35 @@ class Method:
         if self.members:
             allows_target = self.allows_transductive or "target" in centerings
             member_centerings = ("source", "target") if allows_target else ("source",)
-            n_class_features = None if n_features is None else n_classes * n_features
-            for name in self.members:
-                if not METHODS[name].is_fast_enough(n_class_features):
-                    continue
-                for candidate in METHODS[name].candidates(
+            for member in expand_methods([self], transductive=allows_target, size=size):
+                yield from member.candidates(
                     n_classes, grid="ensemble", quick=quick, heads=["logistic"], centerings=member_centerings
-                ):
-                    if allows_target or not candidate.transductive:
-                        yield candidate
+                )
             return
         is_limited = grid == "ensemble" and not self.own
         for setting in self.settings(n_classes, grid=grid, quick=quick):
-            if not self.is_projection:
+            parts = [(_set_known_params(self.transformer, setting), _set_known_params(self.classifier, setting), "")]
+            if self.is_projection:
+                parts = [
+                    (clone_with_params(self.transformer, {"centering": centering, **setting}), HEADS[head], head)
+                    for centering in centerings
+                    for head in heads
+                ]
+            for transformer, classifier, head in parts:
                 yield Candidate(
                     self.name,
                     {name: _plain_value(value) for name, value in setting.items()} if self.own else setting,
-                    _set_known_params(self.transformer, setting),
-                    _set_known_params(self.classifier, setting),
+                    transformer,
+                    classifier,
+                    head=head,
                     shares=self.shares,
                     plain=self.kind == "plain",
                     own=self.own,
                     source=self.source,
                     features=self.features,
                     max_train_rows=ENSEMBLE_TRAIN_ROWS if is_limited and self.shares == "kernel matrix" else None,
+                    max_exact_rows=ENSEMBLE_EXACT_ROWS if is_limited and self.is_projection else None,
                 )
-                continue
-            for centering in centerings:
-                projection = clone_with_params(self.transformer, {"centering": centering, **setting})
-                for head in heads:
-                    yield Candidate(
-                        self.name,
-                        setting,
-                        projection,
-                        HEADS[head],
-                        head=head,
-                        shares=self.shares,
-                        plain=False,
-                        own=self.own,
-                        source=self.source,
-                        max_exact_rows=ENSEMBLE_EXACT_ROWS if is_limited else None,
-                    )
 
 
 def _lean_values(values: list[Any]) -> list[Any]:
@@ -398,26 +403,8 @@ def _with_source(method: Method) -> Method:
 
 def describe_method(method: Method) -> str:
     """Describe all attributes of a method and of its members, for the keys of stored results."""
-    attributes = [(name, full_repr(value)) for name, value in vars(method).items()]
-    return repr((attributes, [describe_method(METHODS[name]) for name in method.members]))
-
-
-def _make_method(attributes: dict[str, Any]) -> Method:
-    return Method(**attributes)
-
-
-def _describe_additions() -> list[dict[str, Any]]:
-    """Attributes of the methods that were registered or replaced after the import, which other processes lack."""
-    return [vars(method) for name, method in METHODS.items() if BUILT_IN_METHODS.get(name) is not method]
-
-
-def _restore_registered(name: str, additions: list[dict[str, Any]]) -> Method:
-    """Return the registered method with this name, after registering the additions that this process lacks."""
-    for attributes in additions:
-        registered = METHODS.get(attributes["name"])
-        if registered is None or registered is BUILT_IN_METHODS.get(registered.name):
-            register(Method(**attributes))
-    return METHODS[name]
+    attributes = [(name, full_repr(value)) for name, value in vars(method).items() if name != "stored_members"]
+    return repr((attributes, [describe_method(member) for member in method.members]))
 
 
 def method_names(**attributes: Any) -> list[str]:
@@ -526,14 +513,19 @@ for _method in (
         "gradient boosting",
         "plain",
         HistGradientBoostingClassifier(
-            learning_rate=0.2, max_iter=50, max_leaf_nodes=8, max_bins=64, early_stopping=False, random_state=0
+            learning_rate=0.2,
+            max_iter=N_BOOSTED_TREES,
+            max_leaf_nodes=8,
+            max_bins=64,
+            early_stopping=False,
+            random_state=0,
         ),
         ensemble_grid=[
             {"learning_rate": [0.2], "max_leaf_nodes": [4]},
             {"learning_rate": [0.1], "max_leaf_nodes": [16]},
         ],
         features="raw",
-        max_class_features=MAX_BOOSTED_CLASS_FEATURES,
+        max_boosting_work=MAX_BOOSTING_WORK,
         in_ensemble=True,
         description="a sequence of trees, each fitted to the errors of the previous ones",
         relative_cost=15.0,
@@ -625,7 +617,6 @@ register(
         description="the automatic ensemble, which may use batches of the new domain",
     )
 )
-BUILT_IN_METHODS = dict(METHODS)
 
 
 def get_method(name: str) -> Method:
@@ -685,30 +676,34 @@ def parse_methods(items: Iterable[Any]) -> list[Method]:
 
 
 def expand_methods(
-    methods: Iterable[Method], *, transductive: bool = True, n_class_features: int | None = None
+    methods: Iterable[Method], *, transductive: bool = True, size: TableSize | None = None
 ) -> list[Method]:
     """Replace methods that select among others by their members; each method occurs once.
 
     With ``transductive=False``, transductive members are omitted. A transductive method that is not a member raises
-    ValueError, since it was requested by name. Members that are slow for this number of classes times features are
-    omitted as well; None omits none.
+    ValueError, since it was requested by name. Members that are slow for a table of this size are omitted as well; None
+    omits none.
     """
-    expanded: dict[Method, None] = {}
+    expanded: dict[str, Method] = {}
     for method in methods:
-        members = [METHODS[name] for name in method.members if METHODS[name].is_fast_enough(n_class_features)]
-        if not transductive:
-            if method.transductive:
-                raise ValueError(
-                    f"The methods contain {method.name!r}, which is transductive. Allow transductive models, or "
-                    "leave it out."
-                )
-            members = [member for member in members if not member.transductive]
-        expanded.update(dict.fromkeys(members or [method]))
-    return list(expanded)
+        if method.transductive and not transductive:
+            raise ValueError(
+                f"The methods contain {method.name!r}, which is transductive. Allow transductive models, or leave it "
+                "out."
+            )
+        members = [
+            member
+            for member in method.members
+            if member.is_fast_enough(size) and (transductive or not member.transductive)
+        ]
+        expanded.update({member.name: member for member in members or [method]})
+    return list(expanded.values())
 
 
 def _mark_as_own(method: Method) -> Method:
     """Return the registered method that it equals, or the method marked as the user's own."""
+    if method.members:
+        return method
     registered = METHODS.get(method.name)
     if registered is not None:
         is_equal = describe_method(replace(method, source=registered.source)) == describe_method(registered)

@@ -334,25 +334,17 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
     def _candidates(self, settings: list[dict[str, Any]]) -> list[Candidate]:
         head = self._get_head()
         prefix = "classifier__"
-        default_params = self.estimator.get_params(deep=False)
         candidates: list[Candidate] = []
         feature_maps: dict[Any, Any] = {}
-        validated = set[Any]()  # values that settings share are validated once
         for setting in settings:
             params = {name: value for name, value in setting.items() if not name.startswith(prefix)}
-            if params.keys() <= default_params.keys():
-                projection = type(self.estimator)(**{**default_params, **params})
-            else:  # parameters of a feature map, or unknown ones
-                projection = clone_with_params(self.estimator, params)
-                # Settings with the same feature map share one object, which is evaluated once.
-                map_params = tuple(
-                    (name, hashable_key(value)) for name, value in params.items() if name.startswith("feature_map")
-                )
-                projection.feature_map = feature_maps.setdefault(map_params, projection.feature_map)
-            values = {(name, type(value), hashable_key(value)) for name, value in params.items()}
-            if not candidates or not values <= validated:
-                projection._validate_params()
-                validated |= values
+            projection = clone_with_params(self.estimator, params)
+            # Settings with the same feature map share one object, which is evaluated once.
+            map_params = tuple(
+                (name, hashable_key(value)) for name, value in params.items() if name.startswith("feature_map")
+            )
+            projection.feature_map = feature_maps.setdefault(map_params, projection.feature_map)
+            projection._validate_params()
             _check_params_have_effect(projection, params)
             head_params = {
                 name.removeprefix(prefix): value for name, value in setting.items() if name.startswith(prefix)

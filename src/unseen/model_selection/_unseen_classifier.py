@@ -29,7 +29,7 @@ from ._candidate import bind_domains, is_transductive
 from ._comparison import warn_about_failures
 from ._ensemble import EnsembleClassifier
 from ._evaluation import EvaluationConfig, ProgressOptions, single_thread
-from ._methods import HEADS, MAPPED_RIDGE, METHODS, Method, expand_methods, parse_methods
+from ._methods import HEADS, MAPPED_RIDGE, METHODS, Method, TableSize, expand_methods, parse_methods
 from ._metrics import SCORING_NAMES, check_metric
 from ._projection_search import BaseSelector, reject_dask
 from ._refit import SelectedModel, SelectionOptions, limit_evaluation_rows, select_model
@@ -313,16 +313,14 @@ class UnseenClassifier(BaseSelector):
         requested = parse_methods([self.methods] if isinstance(self.methods, str) else self.methods)
         self._check_methods([method for method in requested if not method.members], X, has_map)
         expanded = (self._expand(method, X, n_classes, has_map) if method.members else [method] for method in requested)
-        return [self._with_map(method) for method in dict.fromkeys(chain.from_iterable(expanded))]
+        return [self._with_map(method) for method in {one.name: one for one in chain(*expanded)}.values()]
 
     def _expand(self, method: Method, X: Any, n_classes: int | None, has_map: bool) -> list[Method]:
         """Members of "auto" that are applicable here."""
         # Sparse samples cannot be centered, and histograms of features need dense samples.
         is_sparse = sparse.issparse(X)
-        n_class_features = None if n_classes is None else n_classes * X.shape[1]
-        methods = expand_methods(
-            [method], transductive=self.transductive and not is_sparse, n_class_features=n_class_features
-        )
+        size = None if n_classes is None else TableSize(*X.shape, n_classes)
+        methods = expand_methods([method], transductive=self.transductive and not is_sparse, size=size)
         if is_sparse:
             methods = [one for one in methods if not isinstance(one.classifier, HistGradientBoostingClassifier)]
         if self.feature_map is not None:  # mapped features have no kernel matrix
@@ -336,7 +334,7 @@ class UnseenClassifier(BaseSelector):
         centered = [method.name for method in methods if is_transductive(method.transformer)]
         if centered and sparse.issparse(X):
             raise ValueError(f"methods={self.methods!r} contains {centered[0]!r}, but sparse X cannot be centered.")
-        if METHODS[MAPPED_RIDGE] in methods and not has_map:
+        if MAPPED_RIDGE in [method.name for method in methods] and not has_map:
             raise ValueError(
                 f"methods={self.methods!r} contains {MAPPED_RIDGE!r}, which needs a transformer as feature_map; got "
                 f"feature_map={self.feature_map!r}."

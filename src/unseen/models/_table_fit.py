@@ -25,6 +25,7 @@ from ..model_selection import (
     SelectedModel,
     SelectionOptions,
     TablePreparation,
+    TableSize,
     check_metric,
     describe_rare_class,
     expand_methods,
@@ -182,8 +183,8 @@ def fit_table(
     ('plain', True)
     """
     stream = TableRows(table) if stream is None else stream
-    n_class_features = len(table.samples.classes) * table.X.shape[1]
-    methods = resolve_methods(method, transductive=transductive, n_class_features=n_class_features)
+    size = TableSize(*table.X.shape, len(table.samples.classes))
+    methods = resolve_methods(method, transductive=transductive, size=size)
     plan = SizePlan.from_rows(stream.rows, ensemble=len(methods) > 1) if plan is None else plan
     preparation = make_preparation(table.schema, scale)
     if not plan.exact and len(table.X) > plan.fit_rows:
@@ -249,10 +250,10 @@ def make_preparation(schema: Schema, scale: str = "standardize") -> Any:
     return TablePreparation(preprocessor, categorical, tree_columns=bool(categorical) or has_missing)
 
 
-def resolve_methods(method: Any, *, transductive: bool = True, n_class_features: int | None = None) -> list[Method]:
-    """The methods that `fit_table` compares for this number of classes times features."""
+def resolve_methods(method: Any, *, transductive: bool = True, size: TableSize | None = None) -> list[Method]:
+    """The methods that `fit_table` compares for a table of this size."""
     requested = parse_methods(method if isinstance(method, list) else [method])
-    return expand_methods(requested, transductive=transductive, n_class_features=n_class_features)
+    return expand_methods(requested, transductive=transductive, size=size)
 
 
 def _select(
