@@ -31,9 +31,10 @@ test-lowest: $(BIN)/python
 system: $(call STAMP,test)
 	$(MAKE) test OPTIONS='-m system tests'
 
-# Every command and verb at its defaults, in two processes, on tables of realistic size: six minutes on two cores.
+# Every command and verb at its defaults, in two processes, on tables of realistic size: at most six minutes on two
+# cores. Files run beside each other, since a command computes in one process part of its time.
 journeys: $(call STAMP,test)
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m journeys --durations=10 tests/journeys
+	$(MAKE) test OPTIONS='--dist loadfile -m journeys --durations=10 tests/journeys'
 
 # The blocks of the README, as printed, after exactly its install line in an environment with nothing else; nightly.
 fresh-readme: $(call STAMP,test)

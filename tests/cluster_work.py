@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -23,11 +22,6 @@ def waiting(seconds):
 def slowly(block):
     """A part of an array, after a while."""
     return block + 0 * waiting(0.25)
-
-
-def process(seconds, _):
-    time.sleep(seconds)
-    return os.getpid()
 
 
 def refuse(limit, x):

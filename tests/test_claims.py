@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import linalg
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.metrics.pairwise import rbf_kernel
 
-import textbook
-from helpers import METHODS, make, match, problems, three_domains
+from helpers import METHODS, make, problems, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
-from unseen.exceptions import FewerComponentsWarning, SingleDomainWarning
+from unseen.exceptions import SingleDomainWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::unseen.exceptions.SingleDomainWarning")
 
@@ -113,48 +110,6 @@ def test_default_weights_and_ridge_follow_the_amount_of_data(name):
     twice = estimator(gamma=0.1).fit(np.vstack([X, X]), np.tile(y, 2), sample_domain=np.tile(d, 2))
     Z, Z_twice = once.transform(X), twice.transform(X)
     assert_same(Z_twice * np.linalg.norm(Z, axis=0) / np.linalg.norm(Z_twice, axis=0), Z)
-
-
-def test_a_class_missing_from_a_domain_adds_no_shift_there():
-    X, y, d = three_domains()
-    kept = ~((y == 2) & (d != 0))  # class 2 lives in domain 0 alone
-    K = textbook.centered(rbf_kernel(X[kept], gamma=0.1))
-    H = textbook.conditional(K, y[kept], d[kept])
-    two_classes = sum(
-        textbook.outer(
-            textbook.cell_mean(K, y[kept], d[kept], s, j)
-            - sum(textbook.cell_mean(K, y[kept], d[kept], t, j) for t in range(3)) / 3
-        )
-        for s in range(3)
-        for j in range(2)
-    )
-    np.testing.assert_allclose(H, two_classes / 3, atol=1e-12)
-
-
-@pytest.mark.parametrize("gamma", [0.1, 0.001])  # by a wide kernel samples hardly vary in most directions
-def test_dica_as_published_solves_the_released_problem(gamma):
-    X, y, d = three_domains()
-    K = textbook.centered(rbf_kernel(X, gamma=gamma))
-    model = DICA(as_published=True, scaling="unit_norm", gamma=gamma, ridge=0.1, output_ridge=0.1)
-    model.fit(X, y, sample_domain=d)
-    M, A = textbook.dica_as_published(K, y, d, ridge=0.1, output_ridge=0.1)
-    values, vectors = linalg.eig(M)
-    order = np.argsort(-values.real)[:2]
-    np.testing.assert_allclose(model.eigenvalues_, values[order].real, rtol=1e-9)
-    B = vectors[:, order].real
-    ours = model.dual_coef_ * np.sqrt(model.eigenvalues_)
-    assert_same(match(ours, B / np.linalg.norm(B, axis=0), model.eigenvalues_), B / np.linalg.norm(B, axis=0))
-    paper = DICA(as_published=True, gamma=gamma, ridge=0.1, output_ridge=0.1).fit(X, y, sample_domain=d)
-    B = paper.dual_coef_ * np.sqrt(paper.eigenvalues_)
-    np.testing.assert_allclose(np.diag(B.T @ A @ B), 1.0, rtol=1e-9)
-
-
-def test_more_components_than_the_rank_are_refused_kindly():
-    X, y, d = three_domains()
-    with pytest.warns(FewerComponentsWarning, match=r"n_components=7, but only 2"):
-        model = CIDG(7).fit(X, y, sample_domain=d)
-    assert model.transform(X).shape[1] == len(model.eigenvalues_) == 2
-    assert CIDG(1).fit(X, y, sample_domain=d).transform(X).shape[1] == 1
 
 
 def test_sca_and_udica_have_documented_defaults():

@@ -31,13 +31,11 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import RBFSampler
 from typer.testing import CliRunner
 
-import unseen as library
-from cluster_work import after, process, refuse, slowly, squared, waiting
+from cluster_work import after, refuse, slowly, squared, waiting
 from helpers import three_domains
 from unseen import CIDG
 from unseen.cli._app import app
 from unseen.cli._options import open_cluster
-from unseen.datasets import make_synthetic
 from unseen.estimators import ClusterLostError, map_on_cluster
 from unseen.estimators import cluster_errors as fails
 from unseen.evaluation import Execution, Protocol, make_tasks, run
@@ -47,7 +45,6 @@ from unseen.kernels import SizePlan
 from unseen.models import fit_table
 from unseen.models._row_stream import collect_stream_statistics
 from unseen.tables._load import read_survey, survey_table
-from unseen.utils.samples import Samples
 
 pytestmark = pytest.mark.system
 
@@ -121,11 +118,6 @@ def test_no_more_items_are_out_than_asked_for(client, ahead, most):
     for taken, _ in enumerate(map_on_cluster(partial(squared, 0), drawn(range(12), seen), client, ahead)):
         assert len(seen) - taken <= most
     assert len(seen) == 12
-
-
-def test_both_workers_take_part(client):
-    pids = list(map_on_cluster(partial(process, 0.1), range(12), client))
-    assert len(set(pids)) == 2
 
 
 def test_what_the_function_raises_is_raised_here_and_the_rest_is_forgotten(client):
@@ -413,47 +405,6 @@ def test_a_comparison_on_a_cluster_is_that_from_here(client, home, tmp_path):
     for key in ("methods", "confusion", "verdict", "settings"):
         assert there[key] == here[key]
     assert forgotten(client)
-
-
-def test_a_comparison_that_is_stopped_on_a_cluster_continues(client, tmp_path, monkeypatch):
-    data = make_synthetic(random_state=0)
-    X, y, domain = data.data, data.target, data.domain
-    about = {"store": tmp_path / "results.sqlite", "protocol": Protocol(repeats=2, quick=True)}
-    go = partial(run, X, y, domain, make_tasks(data.domain_names), methods=METHODS, client=client)
-    add, kept = Store.add, []
-
-    def add_some(self, name, row, *predicted):
-        if len(kept) == 5:
-            raise KeyboardInterrupt
-        kept.append(row)
-        add(self, name, row, *predicted)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Store, "add", add_some)
-        with pytest.raises(KeyboardInterrupt):
-            go(**about)
-    assert forgotten(client)
-    rows = go(**about)
-    assert {row.seconds for row in kept} <= {row.seconds for row in rows}  # not measured again
-    expected = run(
-        X, y, domain, make_tasks(data.domain_names), **about | {"store": tmp_path / "here.sqlite"}, methods=["1-NN"]
-    )
-    assert [row.accuracy for row in rows if row.method == "1-NN"] == [row.accuracy for row in expected]
-    work = Execution(about["store"])
-    kept = all_results(
-        Samples(X, y, domain), make_tasks(data.domain_names), about["protocol"], methods=METHODS, execution=work
-    )
-    assert sum(result.codes is not None for result in kept) == len(rows) == 18
-
-
-def test_rows_without_a_label_are_left_out_of_a_comparison_when_asked(client, tmp_path):
-    known = frame(120, 3)
-    known.write_csv(tmp_path / "known.csv")
-    pl.concat([known, frame(60, 4).with_columns(label=pl.lit("?"))]).write_csv(tmp_path / "all.csv")
-    how = {"methods": ["1-NN", "logistic"], "repeats": 1, "quick": True, "label": "label", "domain": "site"}
-    expected = library.compare(tmp_path / "known.csv", **how)
-    found = library.compare(tmp_path / "all.csv", unlabeled="?", client=client, **how)
-    assert [row.accuracy for row in found.rows] == [row.accuracy for row in expected.rows]
 
 
 COMMANDS = {

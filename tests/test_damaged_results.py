@@ -266,18 +266,21 @@ def test_a_file_that_finds_no_room_is_named_whoever_writes_it(small_disk, write)
     assert [path.name for path in small_disk.iterdir()] == ["filler"]
 
 
-def test_a_command_calls_a_full_disk_full_and_says_how_to_go_on(small_disk, tmp_path):
+@pytest.mark.parametrize("command", ["compare", "validate", "sites"])
+def test_a_command_calls_a_full_disk_full_and_says_how_to_go_on(small_disk, tmp_path, command):
     pytest.importorskip("typer", reason="the command needs its extra")
     from unseen.cli._app import app
 
-    lines = [f"{'abc'[i % 3]},{i % 2},{np.sin(i)}" for i in range(60)]
+    lines = [f"{'abcde'[i % 5]},{i // 5 % 2},{np.sin(i)}" for i in range(200)]
     (tmp_path / "t.csv").write_text("\n".join(["site,label,u", *lines]))
     fill(small_disk)
     store = small_disk / "r.sqlite"
-    command = ("compare", tmp_path / "t.csv", "--methods", "1-NN", "--quick", "--jobs", 1, "--store", store)
-    code, text = run_command(app, *command)
+    options = {"compare": ["--quick"], "validate": ["--compare-with", "none"], "sites": []}[command]
+    options = [*options, "--methods", "nearest mean", "--jobs", 1, "--store", store]
+    code, text = run_command(app, command, tmp_path / "t.csv", *options)
     assert code == 1, text
     assert f"Failed: The disk is full: {store} cannot be written. Free some space on it." in text
     assert "Run the same command again to continue" in text
     (small_disk / "filler").unlink()
-    assert run_command(app, *command)[0] == 0
+    code, text = run_command(app, command, tmp_path / "t.csv", *options)
+    assert code == 0, text

@@ -118,17 +118,6 @@ def test_every_equation_has_a_label_and_the_function_that_computes_it(name):
             resolve(one)
 
 
-def test_labels_of_equations_are_those_of_one_page_alone():
-    labels = [label for name in MATHEMATICS for label, _, _ in equations(read(DOCS / name))]
-    assert len(labels) == len(set(labels)) > 30
-
-
-@pytest.mark.parametrize("name", MATHEMATICS)
-def test_references_to_equations_lead_somewhere(name):
-    labels = {label for name in MATHEMATICS for label, _, _ in equations(read(DOCS / name))}
-    assert set(re.findall(r":eq:`([\w-]+)`", read(DOCS / name))) <= labels
-
-
 def test_every_function_of_the_ensemble_is_on_its_page():
     page = read(DOCS / "mathematics_ensemble.rst")
     named = set(re.findall(r"unseen\.model_selection\.(_\w+\.\w+)", page))

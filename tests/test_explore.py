@@ -249,24 +249,6 @@ def test_a_wrong_setting_is_an_error_of_the_command(tmp_path):
 
 
 @pytest.mark.system
-def test_the_command_serves_until_it_is_interrupted(tmp_path):
-    process = run_command("--no-browser", cwd=tmp_path)
-    try:
-        address = process.stderr.readline().strip()
-        assert address.startswith("http://127.0.0.1:")
-        assert len(address.rsplit("/", 2)[1]) >= 32
-        process.stderr.readline()
-        time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
-        _, message = process.communicate(timeout=20)
-    finally:
-        process.kill()
-    assert process.returncode == 0, message
-    assert message.strip() == "The server has stopped."
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.system
 @pytest.mark.skipif(os.name != "posix", reason="a browser is a script of the shell here")
 def test_the_token_is_on_no_command_line(tmp_path):
     """All users of a machine can read the command lines of its processes."""

@@ -48,49 +48,15 @@ grid = {"gamma": list(np.logspace(-3, 3, 500)), "ridge": [1.0, 2.0]}
 ProjectionSearchCV(CIDG(), grid, classifier=Slow(1), n_jobs=2).fit(X, y, sample_domain=d)
 """
 
-WAITING = """
-import sys, time
-import numpy as np
-import unseen.evaluation._run as engine
-from unseen.datasets import make_synthetic
-from unseen.evaluation import make_tasks
-
-def run_job(*args):
-    for _ in range(500):
-        print("working", flush=True)
-        time.sleep(0.2)
-
-engine.run_job = run_job
-data = make_synthetic(random_state=0)
-X = np.repeat(data.data, 1000, axis=1)  # so large that joblib shares it
-engine.run(X, data.target, data.domain, make_tasks(data.domain_names), store=sys.argv[1], n_jobs=2)
-"""
-
-# The same as a command, with a file half written.
+# A command while a file is half written.
 COMMAND = """
-import sys, time
+import sys
 from pathlib import Path
-import numpy as np
-import unseen.evaluation._run as engine
 from unseen.cli import main
-from unseen.datasets import make_synthetic
 from unseen.utils.io import atomic_write
 
-def run_job(*args):
-    for _ in range(500):
-        print("working", flush=True)
-        time.sleep(0.2)
-
-engine.run_job = run_job
-data = make_synthetic(random_state=0)
-X = np.repeat(data.data, 1000, axis=1)
-folder = Path(sys.argv[1]).parent
-(folder / "data").mkdir()
-for name in data.domain_names:
-    rows = data.domain == name
-    np.savez(folder / "data" / f"{name}.npz", X=X[rows], y=data.target[rows])
-sys.argv[1:] = ["compare", str(folder / "data"), "--methods", "1-NN", "--jobs", "2", "--store", sys.argv[1]]
-with atomic_write(folder / "half.txt") as file:
+sys.argv[0] = "unseen"
+with atomic_write(Path("half.txt")) as file:
     file.write_text("half")
     main()
 """
@@ -107,23 +73,40 @@ def processes_of(session):
     return found
 
 
+def shared_memory(process, tmp_path):
+    """What joblib shares among processes: folders and semaphores, in memory where there is enough."""
+    return [*Path("/dev/shm").glob(f"*[-_]{process.pid}[-_]*"), *(tmp_path / "shared").iterdir()]
+
+
+def wait_until(condition, seconds=LONG):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "the time is over"
+        time.sleep(0.02)
+
+
 @contextlib.contextmanager
-def working(tmp_path, script):
-    """A process of a session of its own, once both its workers are at it; nothing of it is left afterwards."""
+def working(tmp_path, script, *arguments, at_work):
+    """A process of its own session, once its work has begun; no process and no shared memory is left afterwards."""
     (tmp_path / "script.py").write_text(script)
-    command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "results.sqlite")]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(tmp_path / "shared")}
     (tmp_path / "shared").mkdir()
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "TMPDIR": str(tmp_path / "shared")}
     with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment, start_new_session=True)
+        command = [sys.executable, "script.py", *arguments]
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdout=out, stderr=err, env=environment, start_new_session=True
+        )
+
+    def has_begun():
+        assert process.poll() is None, (tmp_path / "err").read_text()
+        return len(processes_of(process.pid)) >= 4 and at_work(process)  # two workers and a tracker or two
+
     try:
-        deadline = time.monotonic() + LONG
-        while (tmp_path / "out").read_text().count("working") < 4:
-            assert process.poll() is None, (tmp_path / "err").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        assert len(processes_of(process.pid)) >= 3
+        wait_until(has_begun)
         yield process
+        process.wait(timeout=30)
+        wait_until(lambda: not processes_of(process.pid), 60)  # idle workers of joblib would wait for 300 s
+        assert not shared_memory(process, tmp_path)
     finally:
         for pid in processes_of(process.pid):
             with contextlib.suppress(ProcessLookupError):
@@ -131,14 +114,10 @@ def working(tmp_path, script):
         process.wait(timeout=30)
 
 
-def wait_for_the_end(session, seconds):
-    deadline = time.monotonic() + seconds
-    while processes_of(session):
-        assert time.monotonic() < deadline, "processes are left"
-        time.sleep(0.1)
+needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
+@needs_proc
 @pytest.mark.parametrize(
     "interrupt",
     [
@@ -147,89 +126,61 @@ def wait_for_the_end(session, seconds):
     ],
 )
 def test_an_interrupted_search_stops_at_once_and_leaves_no_process_behind(tmp_path, interrupt):
-    with working(tmp_path, ENDLESS) as process:
+    with working(tmp_path, ENDLESS, at_work=lambda _: (tmp_path / "out").read_text().count("working") > 3) as process:
         interrupt(process.pid, signal.SIGINT)
-        process.wait(timeout=30)
-        assert process.returncode == -signal.SIGINT
-        assert "\nKeyboardInterrupt\n" in (tmp_path / "err").read_text()
-        wait_for_the_end(process.pid, 30)
+    assert process.returncode == -signal.SIGINT
+    assert "\nKeyboardInterrupt\n" in (tmp_path / "err").read_text()
 
 
-def shared_memory(process, tmp_path):
-    """What joblib shares among processes: folders and semaphores, in memory where there is enough."""
-    return [*Path("/dev/shm").glob(f"*[-_]{process.pid}[-_]*"), *(tmp_path / "shared").iterdir()]
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
-def test_the_workers_of_a_comparison_end_within_10_seconds_of_a_killed_parent(tmp_path):
-    with working(tmp_path, WAITING) as process:
-        assert any("memmapping" in path.name for path in shared_memory(process, tmp_path))
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait(timeout=10)
-        wait_for_the_end(process.pid, 10)
-    assert not shared_memory(process, tmp_path)
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
-@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGHUP", marks=pytest.mark.slow)])
-def test_a_command_that_is_terminated_or_loses_its_terminal_leaves_nothing_behind(tmp_path, name):
-    """A terminal that is closed sends SIGHUP to all processes of a command, so that none is left to clean up."""
-    pytest.importorskip("typer", reason="the command needs its extra")
-    number = getattr(signal, name)
-    with working(tmp_path, COMMAND) as process:
-        assert any("memmapping" in path.name for path in shared_memory(process, tmp_path))
-        assert any(path.name.startswith(".unseen-") for path in tmp_path.iterdir())
-        os.killpg(process.pid, number)
-        process.wait(timeout=30)
-        wait_for_the_end(process.pid, 30)
-    assert process.returncode == 128 + number
-    assert not shared_memory(process, tmp_path)
-    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith((".unseen-", "half"))]
-
-
-RUNS = {
-    "sites": [],
-    "validate": [],
-    "compare": [],
+OPTIONS = {
+    "sites": ["--methods", "gradient boosting"],
+    "validate": ["--methods", "gradient boosting", "--compare-with", "none"],
+    "compare": ["--methods", "gradient boosting"],
     "fit": ["--output", "model.unseen"],
 }
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="counts processes in /proc")
-@pytest.mark.parametrize(("command", "name"), [*((command, "SIGINT") for command in RUNS), ("validate", "SIGTERM")])
+def start_command(tmp_path, command, at_work):
+    """Start a command with two workers on a table so large that joblib shares it."""
+    pytest.importorskip("typer", reason="the command needs its extra")
+    rng = np.random.default_rng(0)
+    d = np.arange(2000) % 6
+    y = rng.integers(2, size=2000)
+    X = rng.normal(size=(2000, 80)) + y[:, None]
+    header = ",".join(["label", "domain", *(f"x{i}" for i in range(80))])
+    np.savetxt(tmp_path / "table.csv", np.column_stack([y, d, X]), delimiter=",", header=header, comments="")
+    arguments = [command, "table.csv", "--label", "label", "--domain", "domain", "--jobs", "2", *OPTIONS[command]]
+    return working(tmp_path, COMMAND, *arguments, at_work=at_work)
+
+
+@needs_proc
+@pytest.mark.parametrize("command", ["compare", "validate"])
+def test_the_workers_of_a_killed_command_end_and_free_what_they_share(tmp_path, command):
+    def at_work(process):
+        return any("memmapping" in path.name for path in shared_memory(process, tmp_path))
+
+    with start_command(tmp_path, command, at_work) as process:
+        os.kill(process.pid, signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+
+
+SIGNALS = [*((command, "SIGINT") for command in OPTIONS), ("validate", "SIGTERM"), ("compare", "SIGTERM")]
+
+
+@needs_proc
+@pytest.mark.parametrize(("command", "name"), [*SIGNALS, pytest.param("compare", "SIGHUP", marks=pytest.mark.slow)])
 def test_a_signal_to_all_processes_of_a_command_prints_at_most_one_line(tmp_path, command, name):
     """Sent while the workers start, since they would print tracebacks then."""
-    pytest.importorskip("typer", reason="the command needs its extra")
-    X, y, d = three_domains(n_per_cell=50, n_domains=6, n_classes=2)
-    header = ",".join(["label", "domain", *(f"x{i}" for i in range(X.shape[1]))])
-    np.savetxt(tmp_path / "table.csv", np.column_stack([y, d, X]), delimiter=",", header=header, comments="")
-    script = "import sys; from unseen.cli import main; sys.argv[0] = 'unseen'; main()"
-    arguments = [command, "table.csv", "--label", "label", "--domain", "domain", "--jobs", "2", *RUNS[command]]
-    with (tmp_path / "err").open("w") as err:
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, *arguments],
-            cwd=tmp_path,
-            stdout=subprocess.DEVNULL,
-            stderr=err,
-            start_new_session=True,
-        )
-    try:
-        while len(processes_of(process.pid)) < 4:  # a tracker or two, and the first worker
-            assert process.poll() is None, (tmp_path / "err").read_text()
-            time.sleep(0.01)
-        time.sleep(0.3)  # the worker imports modules now
-        os.killpg(process.pid, getattr(signal, name))
-        process.wait(timeout=60)
-        wait_for_the_end(process.pid, 30)
-    finally:
-        for pid in processes_of(process.pid):
-            os.kill(pid, signal.SIGKILL)
+    number = getattr(signal, name)
+    with start_command(tmp_path, command, lambda _: True) as process:
+        time.sleep(0.3)  # the workers import modules now
+        os.killpg(process.pid, number)
     printed = (tmp_path / "err").read_text()
-    assert process.returncode == 128 + getattr(signal, name), printed
+    assert process.returncode == 128 + number, printed
     assert "Traceback" not in printed
     assert printed.count("Interrupted.") == (name == "SIGINT")
-    assert not (tmp_path / "model.unseen").exists()
-    assert not [*Path("/dev/shm").glob(f"*[-_]{process.pid}[-_]*")]
+    left = {path.name for path in tmp_path.iterdir()} - {"script.py", "shared", "table.csv", "out", "err"}
+    assert not [name for name in left if "sqlite" not in name]  # the file half.txt, a model, temporary files
 
 
 def test_results_may_come_as_they_are_finished_and_threads_are_no_more_than_cores(tmp_path, monkeypatch):

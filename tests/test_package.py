@@ -259,19 +259,3 @@ def test_no_import_goes_round_in_a_circle():
         graph[name] = {other for other in imported(path) if other in modules and other != name}
         graph[name] -= {name.rsplit(".", depth)[0] for depth in range(1, name.count(".") + 1)}
     assert list(graphlib.TopologicalSorter(graph).static_order())
-
-
-def test_the_reader_of_imports_sees_what_it_should(tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[__name__], "SOURCE", tmp_path / "unseen")
-    path = tmp_path / "unseen" / "inner" / "module.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(
-        "import os.path\nfrom .. import kernels\nfrom ..linalg import CellStatistics\nfrom . import other\n"
-        "try:\n    import polars\nexcept ImportError:\n    pass\n"
-        "if TYPE_CHECKING:\n    import typed\n"
-        "def f():\n    import pandas\n"
-    )
-    at_once = {"os.path", "unseen.kernels", "unseen.linalg", "unseen.inner.other", "polars"}
-    assert at_once <= imported(path)
-    assert imported(path).isdisjoint({"pandas", "typed"})
-    assert "pandas" in imported(path, lazily=True)

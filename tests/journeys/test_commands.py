@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.stats import chi2_contingency
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -26,7 +27,7 @@ pytest.importorskip("typer", reason="the command needs its extra")
 pytest.importorskip("skops", reason="model files need the extra")
 
 import unseen
-from journey_tables import REAL_TABLES, ROLES, SCRIPT, first_screen, make_table, read_rows, run
+from journey_tables import REAL_TABLES, ROLES, SCRIPT, Data, first_screen, make_table, read_rows, run
 from unseen.datasets import load_digits_table, make_synthetic
 
 pytestmark = pytest.mark.journeys
@@ -45,17 +46,12 @@ def six_sites(home):
 
 @pytest.fixture(scope="module")
 def rare_events(home):
-    return make_table(home / "rare_events.csv", event_rate=0.05, seed=1)
+    return make_table(home / "rare_events.csv", n_rows=1000, n_sites=4, event_rate=0.05, seed=1)
 
 
 @pytest.fixture(scope="module")
 def eleven_classes(home):
-    return make_table(home / "eleven_classes.csv", n_classes=11, seed=2)
-
-
-@pytest.fixture(scope="module")
-def mixed(home):
-    return make_table(home / "mixed.csv", n_rows=1000, n_sites=4, mixed=True, seed=3)
+    return make_table(home / "eleven_classes.csv", n_rows=1320, n_classes=11, seed=2)
 
 
 @pytest.fixture(scope="module")
@@ -99,36 +95,39 @@ def test_show_prints_the_mean_of_the_held_out_sites(model):
     path, printed = model
     done = run("show", path, cwd=path.parent)
     assert "On a new domain expect" in first_screen(done.stdout)
-    card = json.loads(run("show", path, "--format", "json", cwd=path.parent).stdout)
-    scores = card["scores"]
+    scores = unseen.load_model(path).card["scores"]
     assert scores["mean"] == pytest.approx(np.mean(list(scores["by_domain"].values())))
     assert f"{100 * scores['mean']:.1f}" in printed
 
 
-def test_predict_states_the_accuracy_of_its_file(model, new_site):
+@pytest.fixture(scope="module")
+def predictions(model, new_site):
+    """Predicted rows of a new site, and what `unseen predict` printed."""
     path, _ = model
     done = run("predict", path, new_site.path, "-o", "predictions.csv", cwd=path.parent)
-    rows = read_rows(path.parent / "predictions.csv")
+    return read_rows(path.parent / "predictions.csv"), done.stdout
+
+
+def test_predict_states_the_accuracy_of_its_file(predictions, new_site):
+    rows, printed = predictions
     labels = [row["label"] for row in rows]
-    assert f"Accuracy: {accuracy_score(new_site.y, labels):.1%}" in first_screen(done.stdout)
+    assert f"Accuracy: {accuracy_score(new_site.y, labels):.1%}" in first_screen(printed)
     risks = [float(row["p(class 01)"]) for row in rows]
     assert roc_auc_score(new_site.y, risks) > 0.8
     assert labels == [f"class {int(risk >= 0.5):02d}" for risk in risks]
 
 
-def test_adapt_improves_the_log_loss_of_its_site(model, new_site):
+def test_an_adapted_model_predicts_the_other_half_of_its_site(model, predictions, new_site):
     path, _ = model
-    half = path.parent / "half.csv"
     lines = new_site.path.read_text().splitlines(keepends=True)
+    half, rest = path.parent / "half.csv", path.parent / "rest.csv"
     half.write_text("".join(lines[:151]))
+    rest.write_text("".join([lines[0], *lines[151:]]))
     done = run("adapt", path, half, "-o", "adapted.unseen", cwd=path.parent)
     assert "150" in first_screen(done.stdout + done.stderr)
-    accuracies = {}
-    for name in ("model.unseen", "adapted.unseen"):
-        run("predict", name, new_site.path, "-o", "p.csv", cwd=path.parent)
-        labels = [row["label"] for row in read_rows(path.parent / "p.csv")][150:]
-        accuracies[name] = accuracy_score(new_site.y[150:], labels)
-    assert accuracies["adapted.unseen"] > accuracies["model.unseen"] - 0.05
+    before = accuracy_score(new_site.y[150:], [row["label"] for row in predictions[0][150:]])
+    adapted = unseen.load_model(path.parent / "adapted.unseen").predict(rest)
+    assert accuracy_score(new_site.y[150:], adapted) > before - 0.05
 
 
 def test_diagnose_tests_class_proportions_as_a_contingency_table_does(home, six_sites):
@@ -155,41 +154,43 @@ def test_compare_gives_the_majority_its_share(home, rare_events):
     assert methods["auto"]["mean"] > np.mean(shares) - 0.01
 
 
-def test_validate_reports_the_auc_of_its_predictions(home, mixed):
-    done = run("validate", mixed.path, *ROLES, *JOBS, "--tables", "tables", cwd=home)
+def read_features(path):
+    """Numeric features without missing values, labels and sites of a table of the real ones."""
+    table = pl.read_csv(path)
+    columns = table.drop("label", "domain").select(pl.selectors.numeric())
+    X = columns.fill_null(strategy="mean").to_numpy()
+    return Data(path, X, table["label"].cast(str).to_numpy(), table["domain"].cast(str).to_numpy())
+
+
+@pytest.fixture(scope="module")
+def validated(home):
+    """A table, the real one where it is present, and the names of its columns of labels and sites."""
+    path = REAL_TABLES / "heart.csv.gz"
+    if path.exists():
+        return read_features(path), ("--label", "label", "--domain", "domain")
+    return make_table(home / "mixed.csv", n_rows=1000, n_sites=4, mixed=True, seed=3), ROLES
+
+
+def test_validate_reports_the_auc_of_its_predictions(home, validated):
+    data, roles = validated
+    done = run("validate", data.path, *roles, *JOBS, "--tables", "tables", cwd=home)
     assert "What to expect at a new site" in first_screen(done.stdout)
     predictions = [row for row in read_rows(home / "tables" / "predictions.csv") if row["method"] == "auto"]
     measures = read_rows(home / "tables" / "measures.csv")
-    for site in mixed.sites:
+    event = f"probability_{max(data.y)}"
+    for site in data.sites:
         rows = [row for row in predictions if row["site"] == site]
-        assert len(rows) == (mixed.site == site).sum()
-        expected = roc_auc_score([row["label"] for row in rows], [float(row["probability_class 01"]) for row in rows])
+        assert len(rows) == (data.site == site).sum()
+        expected = roc_auc_score([row["label"] for row in rows], [float(row[event]) for row in rows])
         (value,) = [
             float(row["value"])
             for row in measures
             if (row["method"], row["site"], row["measure"]) == ("auto", site, "auc")
         ]
         assert value == pytest.approx(expected, abs=1e-6)
-    plain = held_out_probabilities(LogisticRegression(), mixed)[:, 1]
-    assert roc_auc_score(
-        [row["label"] for row in predictions], [float(row["probability_class 01"]) for row in predictions]
-    ) > (roc_auc_score(mixed.y, plain) - 0.05)
-
-
-@pytest.mark.parametrize("command", ["validate", "sites", "compare"])
-def test_one_and_two_processes_print_the_same(home, mixed, command):
-    options = {
-        "validate": ("--methods", "logistic", "--compare-with", "none"),
-        "sites": ("--methods", "logistic"),
-        "compare": ("--methods", "logistic,CIDG", "--repeats", 1),
-    }[command]
-    printed = []
-    for jobs in (1, 2):
-        store = () if command == "validate" else ("--store", f"{command}-{jobs}.sqlite")
-        done = run(command, mixed.path, *ROLES, *options, *store, "--jobs", jobs, "--format", "csv", cwd=home)
-        printed.append(done.stdout)
-    assert printed[0] == printed[1]
-    assert len(printed[0].splitlines()) > 4
+    risks = [float(row[event]) for row in predictions]
+    plain = held_out_probabilities(LogisticRegression(), data)[:, 1]
+    assert roc_auc_score([row["label"] for row in predictions], risks) > roc_auc_score(data.y, plain) - 0.05
 
 
 def test_sites_ends_with_the_accuracy_of_leaving_one_site_out(home, eleven_classes):
@@ -202,11 +203,15 @@ def test_sites_ends_with_the_accuracy_of_leaving_one_site_out(home, eleven_class
     assert mean == pytest.approx(expected, abs=0.04)
 
 
-def test_fit_of_many_sites(home):
+def test_fit_of_many_sites_leaves_out_one_of_three_rows(home):
     many = make_table(home / "many_sites.csv", n_rows=6000, n_sites=36, seed=4)
+    lines = many.path.read_text().splitlines(keepends=True)
+    many.path.write_text("".join([*lines, *(line.replace("site 00", "site 98") for line in lines[1:109:36])]))
     done = run("fit", many.path, *ROLES, "-o", "many.unseen", *JOBS, "--format", "json", cwd=home)
+    assert "site 98" in done.stderr
     card = json.loads(done.stdout)
-    assert len(card["scores"]["by_domain"]) == 36
+    assert sorted(card["scores"]["by_domain"]) == many.sites
+    assert card["data"]["rows"] == len(many.y)
     plain = np.unique(many.y)[held_out_probabilities(LogisticRegression(), many).argmax(axis=1)]
     assert card["expected_performance"]["mean"] == pytest.approx(accuracy_score(many.y, plain), abs=0.05)
     assert card["expected_performance"]["lower"] < card["expected_performance"]["mean"]
@@ -246,7 +251,6 @@ def test_extract_computes_the_features_of_a_network(home):
     pytest.importorskip("onnx", reason="networks need the extra images")
     image = pytest.importorskip("PIL.Image")
     import onnx
-    import polars as pl
 
     from tiny_network import WEIGHTS, tiny_model
 
@@ -283,7 +287,6 @@ def fetch(address):
 
 
 def test_explore_starts_answers_and_stops(home, six_sites):
-    pytest.importorskip("uvicorn", reason="the explorer needs its extra")
     command = [sys.executable, "-c", SCRIPT, "explore", str(six_sites.path), *ROLES, "--no-browser"]
     process = subprocess.Popen(command, cwd=home, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -297,13 +300,11 @@ def test_explore_starts_answers_and_stops(home, six_sites):
         _, said = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 0
-    assert "Traceback" not in said
+    assert (process.returncode, said.strip()) == (0, "The server has stopped.")
 
 
-@pytest.mark.parametrize("name", ["heart", "impact_tbi"])
-def test_a_real_table_is_validated(home, name):
-    path = REAL_TABLES / f"{name}.csv.gz"
+def test_a_real_table_of_thousands_of_rows_is_validated(home):
+    path = REAL_TABLES / "impact_tbi.csv.gz"
     if not path.exists():
         pytest.skip(f"{path} is not here")
     options = ("--methods", "logistic", "--compare-with", "none")
@@ -311,10 +312,11 @@ def test_a_real_table_is_validated(home, name):
     assert "What to expect at a new site" in first_screen(done.stdout)
 
 
-def test_an_own_classifier_is_stored_and_loaded_if_its_type_is_trusted(home, six_sites, new_site):
+def test_an_own_classifier_is_stored_and_loaded_if_its_type_is_trusted(home, rare_events, new_site):
     (home / "own_models.py").write_text("from sklearn.naive_bayes import GaussianNB\n\nBAYES = GaussianNB()\n")
     trusted = ("--trusted", "sklearn.naive_bayes.GaussianNB")
-    fit = ("fit", six_sites.path, *ROLES, "--methods", "logistic", "--with", "own_models.py:BAYES", "-o", "own.unseen")
+    models = ("--methods", "logistic", "--with", "own_models.py:BAYES")
+    fit = ("fit", rare_events.path, *ROLES, *models, "-o", "own.unseen")
     refused = run(*fit, *JOBS, cwd=home, check=False)
     assert (refused.returncode, "Choosing an ensemble" in refused.stderr) == (2, False)
     assert " ".join(trusted) in refused.stderr
@@ -325,18 +327,6 @@ def test_an_own_classifier_is_stored_and_loaded_if_its_type_is_trusted(home, six
     done = run(*predict, *trusted, cwd=home)
     labels = [row["label"] for row in read_rows(home / "own.csv")]
     assert f"Accuracy: {accuracy_score(new_site.y, labels):.1%}" in first_screen(done.stdout)
-
-
-def test_domains_of_a_few_rows_are_left_out(home, six_sites):
-    lines = six_sites.path.read_text().splitlines(keepends=True)
-    small = [line.replace("site 00", "site 98") for line in lines[1:14:6]]
-    path = home / "small_site.csv"
-    path.write_text("".join([*lines, *small]))
-    done = run("fit", path, *ROLES, "--methods", "logistic", "-o", "small_site.unseen", *JOBS, cwd=home)
-    assert "site 98" in done.stderr
-    card = json.loads(run("show", "small_site.unseen", "--format", "json", cwd=home).stdout)
-    assert sorted(card["scores"]["by_domain"]) == six_sites.sites
-    assert card["data"]["rows"] == len(six_sites.y)
 
 
 def test_a_table_of_free_text_says_what_to_do(home, six_sites):

@@ -40,9 +40,26 @@ def test_fit_predicts_a_file_as_it_predicts_after_loading(model, data, tmp_path)
     assert accuracy_score(data.y, model.predict(data.path)) > 0.8
 
 
-def test_one_and_two_processes_fit_the_same_model(model, data):
-    alone = unseen.fit(data.path, **ROLES)
-    np.testing.assert_array_equal(alone.predict_proba(data.path), model.predict_proba(data.path))
+def fitted(path, n_jobs):
+    return unseen.fit(path, **ROLES, methods=["logistic", "CIDG"], n_jobs=n_jobs).predict_proba(path).tolist()
+
+
+def validated(path, n_jobs):
+    return unseen.validate(path, **ROLES, methods="logistic", compare_with=(), n_jobs=n_jobs).to_dict()["sites"]
+
+
+def compared(path, n_jobs):
+    comparison = unseen.compare(path, **ROLES, methods=["logistic", "CIDG"], quick=True, n_jobs=n_jobs)
+    return [(row.method, row.task, row.accuracies, row.settings) for row in comparison.rows]
+
+
+def learning_curve(path, n_jobs):
+    return unseen.site_learning_curve(path, **ROLES, methods=["logistic"], n_jobs=n_jobs).summary()
+
+
+@pytest.mark.parametrize("verb", [fitted, validated, compared, learning_curve])
+def test_one_and_two_processes_give_the_same_results(verb, data):
+    assert verb(data.path, 2) == verb(data.path, 1)
 
 
 def test_validate_has_the_auc_of_its_predictions(data):
