@@ -152,7 +152,7 @@ def test_a_metric_has_one_meaning_as_metric_and_as_scoring(name):
 
 
 def test_options_without_effect_are_reported():
-    with pytest.warns(DataWarning, match="n_landmarks not used with exact kernels. Set feature_map='nystroem'"):
+    with pytest.warns(DataWarning, match="n_landmarks not used with exact kernels.*feature_map to nystroem"):
         unseen.fit(SMALL, **COLUMNS, methods="logistic", n_landmarks=10)
 
 

@@ -38,9 +38,6 @@ from unseen.cli._app import app
 from unseen.cli._options import open_cluster
 from unseen.estimators import ClusterLostError, map_on_cluster
 from unseen.estimators import cluster_errors as fails
-from unseen.evaluation import Execution, Protocol, make_tasks, run
-from unseen.evaluation._run import all_results
-from unseen.evaluation._store import Store
 from unseen.kernels import SizePlan
 from unseen.models import fit_table
 from unseen.models._row_stream import collect_stream_statistics
