@@ -143,7 +143,7 @@ class Answers:
             with_decision_scores="all",
             resampled=trials.skewed_positions,
         )
-        self.ballot = OutOfDomainPredictions.from_predictions(self.candidates, task.sources, trials, said)
+        self.ballot = OutOfDomainPredictions(self.candidates, task.sources, trials, said)
         n, both = len(task.sources), task.samples  # of which the target comes last
         self.target = TrialSplits.from_splits(both, [(np.arange(n), n + np.arange(len(task.unseen)))])
         asked = evaluate_candidates(
@@ -182,33 +182,35 @@ class Answers:
         ballot, parts = self.ballot, [self.task.sources.X[test] for _, test in self.task.held_out]
         field = ballot.candidate_results()
         pool_ids = set(map(id, self.pool))
+        at = {id(candidate): j for j, candidate in enumerate(self.candidates)}
         found: dict[str, Any] = {
-            one.name: self.scores(ballot.single_candidate(one.candidate)) for one in field if one.name in PLAIN
+            one.name: self.scores(ballot.fit_single(at[id(one.candidate)])) for one in field if one.name in PLAIN
         }
-        inductive = [c for c in self.pool if not c.transductive]
+        is_member = np.array([id(c) in pool_ids for c in self.candidates])
+        is_inductive = is_member & np.array([not c.transductive for c in self.candidates])
+        has_cidg = np.array([c.method == "CIDG" for c in self.candidates])
         picked = select_result([one for one in field if id(one.candidate) in pool_ids])
-        whole = ballot.fit_ensemble(parts, self.pool)
+        whole = ballot.fit_ensemble(parts, is_member)
         variants = {
-            "pick": ballot.single_candidate(picked.candidate),
-            "transductive=False": ballot.fit_ensemble(None, inductive),
+            "pick": ballot.fit_single(at[id(picked.candidate)]),
+            "transductive=False": ballot.fit_ensemble(None, is_inductive),
             "pool": whole,
             "without smoothing": replace(whole, smoothing=0.0),
-            "without CIDG": ballot.fit_ensemble(parts, [c for c in self.pool if c.method != "CIDG"]),
-            "without centering": ballot.fit_ensemble(parts, inductive),
+            "without CIDG": ballot.fit_ensemble(parts, is_member & ~has_cidg),
+            "without centering": ballot.fit_ensemble(parts, is_inductive),
         }
         found |= {name: self.scores(pooling) for name, pooling in variants.items()}
         singles = [
-            self.scores(ballot.single_candidate(c))
-            for c in self.pool
-            if np.isfinite(ballot.inverse_temperatures[ballot.position(c)])
+            self.scores(ballot.fit_single(j))
+            for j in np.flatnonzero(is_member).tolist()
+            if np.isfinite(ballot.inverse_temperatures[j])
         ]
         found["best candidate"] = np.max(singles, axis=0).tolist()
-        chosen = next(one for one in whole.trials if one.is_selected)
         expected = [100 * value for value in (whole.forecast.mean, whole.forecast.lower, whole.forecast.upper)]
         found["forecast"] = [*expected, bool(expected[1] <= found["pool"][0] <= expected[2])]
         found["sets"] = self.sets(whole)
         found["decisions"] = [guard.reason for guard in whole.acceptance_tests]
-        found["used"] = [chosen.name, whole.smoothing, len(whole.members), picked.name]
+        found["used"] = [whole.trial_name, whole.smoothing, len(whole.members), picked.name]
         found["calibration"] = {when: [own["ece"], own["log_loss"]] for when, own in whole.calibration.items()}
         return found
 

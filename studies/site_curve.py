@@ -21,10 +21,10 @@ import polars
 from unseen import site_learning_curve
 from unseen.model_selection import (
     EvaluationConfig,
+    Scorer,
     get_metric,
+    iterate_averages,
     make_average_candidates,
-    predict_by_average,
-    score_probabilities,
 )
 from unseen.tables import Table, load_table, make_preprocessor
 
@@ -43,8 +43,8 @@ def score_held_back(table: Table, domain: str, metric: str) -> float:
     is_test = table.domain == domain
     splits = [(np.flatnonzero(~is_test), np.flatnonzero(is_test))]
     config = EvaluationConfig(preparation=make_preprocessor(table.schema))
-    probabilities = predict_by_average(candidates, samples, splits, config)
-    return float(score_probabilities(probabilities, samples, splits, get_metric(metric).scoring)[0])
+    [(_, probabilities, _)] = iterate_averages(candidates, samples, splits, config)
+    return Scorer(get_metric(metric).scoring, samples, splits).score_probabilities(0, probabilities)
 
 
 def run_table(name: str, metric: str, folder: Path = FOLDER) -> list[bool]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from unseen import CIDG
 from unseen.model_selection import Candidate, CandidateResult, select_result
-from unseen.model_selection._comparison import standard_error
+from unseen.model_selection._scoring import standard_error
 
 
 def contender(kind, *scores):

@@ -84,9 +84,7 @@ def test_sites_prints_the_curve_and_its_sentences(folder, tmp_path, monkeypatch)
     assert "Two more domains are worth about" in out
     assert (folder / "curve.png").stat().st_size > 0
     assert (tmp_path / "all.unseen-results.sqlite").exists()
-    monkeypatch.setattr(
-        "unseen.model_selection._average.evaluate_candidates", lambda _, __, splits, *___, **____: splits
-    )
+    monkeypatch.setattr("unseen.model_selection._refit.evaluate_candidates", lambda _, __, splits, *___, **____: splits)
     code, out, _ = unseen("sites", folder / "all.csv", *ROLES, "--methods", "logistic", "--format", "csv")
     assert code == 0  # nothing is left to evaluate
     rows = out.splitlines()

@@ -19,7 +19,7 @@ from unseen.model_selection import (
     TrialSplits,
     evaluate_candidates,
 )
-from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
+from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE
 from unseen.utils.samples import Samples
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -79,11 +79,10 @@ def test_labels_of_a_domain_change_no_bit_of_the_probabilities_that_are_reported
     candidates, samples, trials, said = votes
     features = [samples.X[test] for _, test in trials.natural]
     before, after = (
-        OutOfDomainPredictions.from_predictions(candidates, one, trials, said).fit_ensemble(features)
+        OutOfDomainPredictions(candidates, one, trials, said).fit_ensemble(features)
         for one in (samples, relabelled(samples, k))
     )
-    assert [one.name for one in before.trials if one.is_selected] == [f"{FULL_ENSEMBLE}, smoothed"]
-    assert [one.name for one in after.trials if one.is_selected] == [f"{FULL_ENSEMBLE}, smoothed"]
+    assert before.name == after.name == f"{FULL_ENSEMBLE}, smoothed"
     np.testing.assert_array_equal(before.held_out[k], after.held_out[k])
     assert before.scores[k] != after.scores[k]
     for other in set(range(6)) - {k}:
@@ -95,16 +94,14 @@ def test_that_holds_for_every_pool_that_is_tried_and_for_skewed_batches(votes, s
     candidates, samples, trials, said = votes
     k = 3
     ballots = [
-        OutOfDomainPredictions.from_predictions(candidates, one, trials, said, scoring)
-        for one in (samples, relabelled(samples, k))
+        OutOfDomainPredictions(candidates, one, trials, said, scoring) for one in (samples, relabelled(samples, k))
     ]
-    masks = {INDUCTIVE_ENSEMBLE: np.arange(6) < 3, FULL_ENSEMBLE: np.ones(6, dtype=bool)}
-    fits = [ballot._cross_fit(masks) for ballot in ballots]
     graphs = ballots[0]._neighbor_graphs([samples.X[test] for _, test in trials.natural])
-    for name, own in product(masks, (None, graphs)):
-        before, after = (ballot._finish(fit[name], own) for ballot, fit in zip(ballots, fits, strict=True))
+    for mask, own in product([np.arange(6) < 3, np.ones(6, dtype=bool)], (None, graphs)):
+        fits = [ballot._cross_fit(mask) for ballot in ballots]
+        before, after = (ballot._finish(fit, "", "", own) for ballot, fit in zip(ballots, fits, strict=True))
         np.testing.assert_array_equal(before.held_out[k], after.held_out[k])
-        for one, two in zip(fits[0][name].batches[k], fits[1][name].batches[k], strict=True):
+        for one, two in zip(fits[0].batches[k], fits[1].batches[k], strict=True):
             np.testing.assert_array_equal(one, two)
 
 
@@ -112,7 +109,7 @@ def test_that_holds_for_every_pool_that_is_tried_and_for_skewed_batches(votes, s
 def test_labels_of_a_domain_have_no_say_in_the_model_that_is_picked_for_it(votes, k):
     candidates, samples, trials, said = votes
     before, after = (
-        OutOfDomainPredictions.from_predictions(candidates, one, trials, said).select(ensemble=False)
+        OutOfDomainPredictions(candidates, one, trials, said).select(ensemble=False)
         for one in (samples, relabelled(samples, k))
     )
     np.testing.assert_array_equal(before.held_out[k], after.held_out[k])
@@ -127,7 +124,7 @@ def test_labels_of_held_out_parts_that_share_samples_have_no_say_either():
     candidates, trials = candidates_of(4)[:2], TrialSplits.from_splits(samples, natural, skewed=False)
     said = random_votes(np.random.default_rng(0), candidates, trials, samples.codes, skill=1.0)
     before, after = (
-        OutOfDomainPredictions.from_predictions(candidates, one, trials, said).fit_ensemble(None)
+        OutOfDomainPredictions(candidates, one, trials, said).fit_ensemble(None)
         for one in (samples, relabelled(samples, "a"))
     )
     touched = [bool(np.isin("a", domain[test])) for _, test in natural]
@@ -154,7 +151,7 @@ def test_a_domain_that_no_model_was_trained_on_leaves_no_trace_in_what_is_report
         trials = TrialSplits.from_splits(one, leave_one_out(d), skewed=False)
         assert trials.nested
         said = evaluate_candidates(candidates, one, trials.splits, EvaluationConfig(), with_decision_scores="all")
-        found.append(OutOfDomainPredictions.from_predictions(candidates, one, trials, said).fit_ensemble(None))
+        found.append(OutOfDomainPredictions(candidates, one, trials, said).fit_ensemble(None))
     np.testing.assert_array_equal(found[0].held_out[2], found[1].held_out[2])
 
 
@@ -167,12 +164,12 @@ def noise_pool(rng, n_domains=5, n=25, n_members=6):
     samples, candidates = Samples(rng.normal(size=(len(codes), 2)), codes, domain), candidates_of(n_members)
     trials = trials_of(samples, leave_one_out(domain), nested=False)
     said = random_votes(rng, candidates, trials, codes, skill=0.0)
-    found = OutOfDomainPredictions.from_predictions(candidates, samples, trials, said).fit_ensemble(
+    found = OutOfDomainPredictions(candidates, samples, trials, said).fit_ensemble(
         [samples.X[test] for _, test in trials.natural]
     )
     cast = [rng.normal(size=(n, N_CLASSES)) for _ in found.members]
     P = found.to_estimator().combine_scores(cast, rng.normal(size=(n, 2)))
-    covered = found.sets.sets(P, 0.8)[np.arange(n), rng.integers(N_CLASSES, size=n)]
+    covered = found.conformal_sets.sets(P, 0.8)[np.arange(n), rng.integers(N_CLASSES, size=n)]
     return found, float(covered.mean())
 
 
@@ -181,9 +178,11 @@ def test_random_votes_score_chance_steps_are_not_accepted_and_sets_cover():
     rng = np.random.default_rng(0)
     pools, covered = zip(*(noise_pool(rng) for _ in range(120)), strict=True)
     for tried in zip(*(pool.trials for pool in pools), strict=True):  # the pool of inductive ones, of all, and smoothed
-        for scores in np.mean([one.scores for one in tried], axis=2).T / 100:  # natural batches, and skewed ones
+        for scores in np.mean(
+            [[one.scores, one.skewed] for one in tried], axis=2
+        ).T:  # natural batches, and skewed ones
             assert abs(scores.mean() - 1 / 3) < 2 * scores.std(ddof=1) / np.sqrt(len(scores))
-    assert np.mean([pool.transductive for pool in pools]) <= 0.1
+    assert np.mean([pool.is_transductive for pool in pools]) <= 0.1
     assert np.mean([pool.mean for pool in pools]) < 1 / 3 + 0.015  # a choice among pools that differ by ten points
     assert np.mean(covered) >= 0.78
 

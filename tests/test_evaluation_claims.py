@@ -27,12 +27,9 @@ from unseen.model_selection._evaluation import (
     Prediction,
     decision_scores,
     encode_predictions,
-)
-from unseen.model_selection._validation import (
-    Scorer,
-    best_index,
     tabulate_candidates,
 )
+from unseen.model_selection._scoring import Scorer, best_index
 
 # What is asked
 
@@ -149,7 +146,7 @@ def test_parts_without_a_score_are_told_once_and_none_but_such_are_an_error():
         tabulate_candidates(
             [own(GaussianNB())], SAMPLES, SPLITS[:1], EvaluationConfig(scoring=lambda model, X, y: np.nan)
         )
-    Scorer("roc_auc", SAMPLES, SPLITS).warn_undefined([])
+    Scorer("roc_auc", SAMPLES, SPLITS).warn_undefined(np.ones(len(SPLITS), dtype=bool))
 
 
 # Splits that train on the same rows are one piece of work

@@ -86,9 +86,9 @@ def test_the_last_point_is_leave_one_domain_out():
     from unseen.model_selection import (
         EvaluationConfig,
         LeaveOneDomainOut,
+        Scorer,
+        iterate_averages,
         make_average_candidates,
-        predict_by_average,
-        score_probabilities,
     )
     from unseen.tables import make_preprocessor, table_from_arrays
 
@@ -97,8 +97,10 @@ def test_the_last_point_is_leave_one_domain_out():
     table = table_from_arrays(X, y, site)
     splits = list(LeaveOneDomainOut().split(X, y, table.domain))
     config = EvaluationConfig(preparation=make_preprocessor(table.schema))
-    probabilities = predict_by_average(make_average_candidates(["logistic"], 2), table.samples, splits, config)
-    scores = score_probabilities(probabilities, table.samples, splits, "accuracy")
+    averages = iterate_averages(make_average_candidates(["logistic"], 2), table.samples, splits, config)
+    probabilities = [P for _, P, _ in sorted(averages, key=lambda average: average[0])]
+    scorer = Scorer("accuracy", table.samples, splits)
+    scores = [scorer.score_probabilities(k, P) for k, P in enumerate(probabilities)]
     np.testing.assert_allclose(curve.by_sites.scores[:, -1], scores)
     np.testing.assert_allclose(
         scores, [np.mean(P.argmax(1) == y[test]) for P, (_, test) in zip(probabilities, splits, strict=True)]

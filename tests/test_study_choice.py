@@ -18,7 +18,7 @@ from unseen.evaluation import Protocol, Task, make_tasks
 from unseen.evaluation._method_evaluation import evaluate_methods
 from unseen.evaluation._run import JobQueue, Study, TestJob, ValidationJob, make_problem, select_methods
 from unseen.model_selection import METHODS as TABLE
-from unseen.model_selection._acceptance import AcceptanceTest
+from unseen.model_selection._ensemble_weights import AcceptanceTest
 from unseen.utils.samples import Samples
 
 pytestmark = pytest.mark.usefixtures("few_trees")

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ..linalg import Array, Ints
-from ..model_selection import get_metric, score_probabilities
+from ..model_selection import Scorer, get_metric
 from ..models import TableModel
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
@@ -130,6 +130,7 @@ def measure_importance(model: TableModel, held_out: Samples, classes: Labels, se
     samples = replace(samples, classes=classes)
     X = samples.X
     all_rows = np.arange(len(samples))
+    scorer = Scorer(METRIC.scoring, samples, [(all_rows, all_rows)])
     positions = np.searchsorted(classes, model.classes_)
 
     def score_copies(copies: list[Array]) -> list[float]:
@@ -137,7 +138,7 @@ def measure_importance(model: TableModel, held_out: Samples, classes: Labels, se
         domain = np.tile(samples.domain, len(copies))
         P[:, positions] = model.predict_proba(np.concatenate(copies), sample_domain=domain)
         parts = np.split(P, len(copies))
-        return score_probabilities(parts, samples, [(all_rows, all_rows)] * len(copies), METRIC.scoring).tolist()
+        return [scorer.score_probabilities(0, part) for part in parts]
 
     [score] = score_copies([X])
     losses = np.full(X.shape[1], np.nan)

@@ -208,7 +208,7 @@ class Problem:
                     predictions.append(replace(by_key[candidate.key], candidate=i, split=k))
         try:
             with ignore_warnings(UndefinedMetricWarning):  # the result table shows where the metric is not defined
-                out_of_domain = OutOfDomainPredictions.from_predictions(
+                out_of_domain = OutOfDomainPredictions(
                     candidates, self.samples, trials, predictions, self.scoring, self.balance
                 )
             ensemble = out_of_domain.select(self.preparation, transductive=transductive)

@@ -21,6 +21,7 @@ from ..model_selection import (
     Metric,
     ProgressOptions,
     Score,
+    Scorer,
     Scoring,
     Split,
     check_metric,
@@ -29,7 +30,6 @@ from ..model_selection import (
     iterate_averages,
     make_average_candidates,
     metric_range,
-    score_probabilities,
     single_thread,
 )
 from ..report import draw_site_curve
@@ -454,13 +454,14 @@ def score_training_sets(
                     splits.append(split)
                     places.append((i, d))
         errors = []
+        scorer = Scorer(scoring, samples, splits)
         scores: list[Scores] = [{} for _ in training_sets]
         for k, P, error in iterate_averages(candidates, samples, splits, config):
             errors.append(error)
             if error:  # a training set to which no model can be fitted is not stored, and tried again
                 continue
             i, d = places[k]
-            [by_set[i, d]] = score_probabilities([P], samples, [splits[k]], scoring)
+            by_set[i, d] = scorer.score_probabilities(k, P)
             score = Score(float(by_set[i, d]), "", 0.0, 0.0, 0.0, 0.0, 0.0)
             scores[i][split_id(splits[k])] = {STORED_AS: score}
             if len(scores[i]) == len(held_out[i]):

@@ -4,15 +4,7 @@
 of these.
 """
 
-from ._acceptance import AcceptanceTest, make_trial_batches, sample_skewed_batch
 from ._adaptation import SourceData, adapt_ensemble, check_new_domain, check_not_adapted, plan_adaptation
-from ._average import (
-    AVERAGE_METHODS,
-    iterate_averages,
-    make_average_candidates,
-    predict_by_average,
-    score_probabilities,
-)
 from ._calibration import N_CALIBRATION_BINS
 from ._candidate import (
     Candidate,
@@ -22,14 +14,6 @@ from ._candidate import (
     ignore_expected_warnings,
     is_transductive,
     transform_for_classifier,
-)
-from ._comparison import (
-    CandidateResult,
-    best_by_variant,
-    check_comparison_size,
-    forecast,
-    select_result,
-    warn_about_failures,
 )
 from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._ensemble import MIN_BATCH_ROWS, EnsembleClassifier
@@ -48,18 +32,21 @@ from ._evaluation import (
     group_by,
     required_responses,
     single_thread,
+    tabulate_candidates,
 )
-from ._forecast import (
+from ._leaderboard import (
     MAX_USABLE_SHARE,
     MIN_DOMAINS_FOR_INTERVAL,
     Forecast,
+    Leaderboard,
+    LeaderboardRow,
     describe_expected_performance,
     domains_for_coverage,
     domains_for_interval,
     explain_missing_interval,
+    forecast,
     is_informative,
 )
-from ._leaderboard import Leaderboard, LeaderboardRow
 from ._methods import (
     AUTO_TRANSDUCTIVE,
     HEADS,
@@ -74,16 +61,37 @@ from ._methods import (
     parse_methods,
     register,
 )
-from ._metrics import Metric, Scoring, check_metric, describe_rare_class, get_metric, metric_range, score_labels
 from ._preparation import TablePreparation, join_views, prepare_samples, tree_features, tree_samples
 from ._projection_search import ProjectionSearchCV
 from ._refit import (
+    AVERAGE_METHODS,
     RefittedMembers,
     SelectedModel,
     SelectionOptions,
+    check_comparison_size,
+    iterate_averages,
     limit_evaluation_rows,
+    make_average_candidates,
     refit_candidates,
     select_model,
+)
+from ._scoring import (
+    TIE_TOLERANCE,
+    CandidateResult,
+    Metric,
+    Score,
+    Scorer,
+    Scoring,
+    best_by_variant,
+    check_metric,
+    describe_rare_class,
+    get_metric,
+    metric_range,
+    score_labels,
+    score_predictions,
+    select_result,
+    tabulate_scores,
+    warn_about_failures,
 )
 from ._splitters import (
     HeldOutDomains,
@@ -95,7 +103,6 @@ from ._splitters import (
     check_groups_not_split,
 )
 from ._unseen_classifier import UnseenClassifier
-from ._validation import TIE_TOLERANCE, Score, Scorer, score_predictions, tabulate_candidates, tabulate_scores
 
 __all__ = [
     "METHODS",

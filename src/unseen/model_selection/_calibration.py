@@ -28,6 +28,8 @@ UNSEEN_CLASS_SCORE = -1e9
 UNSEEN_CLASS_MARGIN = -1e12
 # Probabilities are clipped here before their logarithm is taken.
 MIN_PROBABILITY = 1e-12
+# Replaces a probability of 0, which rounding may give to classes of the training data, in decision scores.
+SMALLEST_PROBABILITY = 1e-30
 # Share of the labels of a temperature fit that counts as uniform. Without it, the fit to domains without errors has no
 # optimum, and predictions for a new domain, which may differ from all of them, would be certain.
 LABEL_SMOOTHING = 0.01
@@ -55,6 +57,8 @@ INTERCEPT_GRID = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
 MAX_OFFSET_CLASSES = 50
 # Scoring steps decrease rapidly: after one below this, the error is far below that of any estimate.
 CALIBRATION_TOLERANCE = 1e-4
+# Groups of domains that are left out of the fit of a calibration in turn, to compare it with a temperature alone.
+N_CALIBRATION_GROUPS = 3
 MAX_CALIBRATION_STEPS = 50
 
 
@@ -185,6 +189,45 @@ def fit_last_temperature(P: Arrays, codes: Codes, weights: RowWeights = None) ->
     """Fit a temperature to out-of-domain probabilities (n_k, C): a slope without offsets, with smoothed labels."""
     with np.errstate(divide="ignore"):
         return LogitCalibration(fit_temperature([np.log(p) for p in P], codes, weights))
+
+
+def fit_last_calibration(P: Arrays, codes: Codes, weights: RowWeights = None, *, stride: int = 1) -> LogitCalibration:
+    """Calibration of out-of-domain probabilities (n_k, C): a temperature, or a slope and offsets if these are better.
+
+    Domains are left out of the fit in three groups, and the log losses of each are compared. The slope, with a random
+    intercept for each domain, must decrease the log loss of the temperature by more than the standard error over
+    domains. Of large domains these comparisons use the rows at a distance of `stride`.
+    """
+    if not P:
+        return IDENTITY
+    groups = np.arange(len(P)) % N_CALIBRATION_GROUPS
+    slope_gains: list[float] = []
+    offset_gains: list[float] = []
+    for group in range(min(len(P), N_CALIBRATION_GROUPS)):
+        train = np.flatnonzero(groups != group).tolist()
+        test = np.flatnonzero(groups == group).tolist()
+        if not train:
+            continue
+        rows = [P[k][::stride] for k in train], [codes[k][::stride] for k in train]
+        row_weights = None if weights is None else [weights[k][::stride] for k in train]
+        calibration = fit_logit_calibration(*rows, row_weights)
+        losses = []
+        for step in (fit_last_temperature(*rows, row_weights), LogitCalibration(calibration.slope), calibration):
+            test_weights = None if weights is None else [weights[k] for k in test]
+            losses.append(domain_log_losses([step.apply(P[k]) for k in test], [codes[k] for k in test], test_weights))
+        slope_gains += (losses[0] - losses[1]).tolist()
+        offset_gains += (losses[0] - losses[2]).tolist()
+    has_offsets = bool(slope_gains) and bool(np.mean(offset_gains) > np.mean(slope_gains))
+    gains = np.array(offset_gains if has_offsets else slope_gains)
+    if len(gains) == 0 or gains.mean() <= standard_error(gains):
+        return fit_last_temperature(P, codes, weights)
+    calibration = fit_logit_calibration(P, codes, weights)
+    return calibration if has_offsets else LogitCalibration(calibration.slope)
+
+
+def standard_error(values: Array) -> float:
+    """Standard error of a mean; zero for a single value."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def fit_logit_calibration(P: Arrays, codes: Codes, weights: RowWeights = None) -> LogitCalibration:

@@ -37,7 +37,7 @@ from ._candidate import bind_domains, fit_pipeline, flatten_steps, is_transducti
 from ._conformal import ConformalSets
 from ._ensemble_weights import average_members
 from ._evaluation import decision_scores
-from ._forecast import domains_for_coverage
+from ._leaderboard import domains_for_coverage
 from ._preparation import tree_features
 
 CentersByMember = Mapping[tuple[int, Any], Moments]  # by member and new domain

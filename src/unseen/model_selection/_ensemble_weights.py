@@ -1,4 +1,4 @@
-"""Weights of a linear opinion pool of candidates, fitted on out-of-domain probabilities.
+"""The mathematics of ensemble selection: folds of cross-fitting, weights of members, and tests of transductive steps.
 
 There are J candidates, m held-out domains and C classes. ``P[k]``, of shape (J, n_k, C), holds the probabilities that
 candidates trained without domain k predict for it.
@@ -6,12 +6,16 @@ candidates trained without domain k predict for it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Self
 
 import numpy as np
-from scipy.special import xlogy
+from scipy.sparse import csr_array
+from scipy.special import stdtr, xlogy
 
-from ..linalg import Array
+from ..linalg import Array, Ints
 from ._calibration import MIN_PROBABILITY, Arrays, Codes, Mask, RowWeights, row_weights, true_class_values
 
 # A step that changes all weights by less than this does not show in any probability.
@@ -23,6 +27,60 @@ MIN_MEMBERS = 5
 # Share of the rows of a domain that may be lost by pruning: with thousands of rows smaller losses exceed their standard
 # error on one of many domains by chance, and do not matter.
 MAX_PRUNING_LOSS = 0.005
+# The number of fits grows with the square of the number of folds; 12 folds keep 11 of 12 domains in each.
+MAX_FOLDS = 12
+# Skewed batches sampled from each held-out domain.
+N_SKEWED_BATCHES = 5
+# Share of a skewed batch that half of the classes make up.
+SKEWED_SHARE = 0.8
+# One-sided significance level of the acceptance test, which is its rate of false positives.
+SIGNIFICANCE = 0.05
+# A step is never accepted with fewer held-out domains.
+MIN_TEST_DOMAINS = 3
+# Mean gain, as a difference of scores, that makes a step worth its requirements: a point of accuracy.
+MIN_GAIN = 0.01
+# With fewer held-out domains than this the required gain is larger, since a t test then has little power against skew.
+SMALL_N_DOMAINS = 4
+MIN_GAIN_SMALL = 0.05
+# Mean loss on skewed batches that an accepted step may show.
+MAX_SKEWED_LOSS = 0.01
+
+
+@dataclass(frozen=True)
+class CrossFittingFolds:
+    """Folds of cross-fitting over held-out domains: what is applied to a domain is fitted without it.
+
+    Attributes
+    ----------
+    predicted_by : ndarray of shape (n_domains,)
+        The fold whose parameters are applied to each domain.
+    kept : ndarray of bool of shape (n_folds, n_domains)
+        The domains on which the parameters of each fold are fitted.
+    """
+
+    predicted_by: Ints
+    kept: Mask
+
+    @classmethod
+    def from_rows(cls, rows: Sequence[Ints]) -> Self:
+        """Folds for held-out parts with these rows.
+
+        Each part is a fold. More than `MAX_FOLDS` parts are left out in that many groups. If parts share rows, as
+        those of repeated or leave-two-out splits do, each is a fold that leaves out all parts which share rows with it.
+        """
+        m = len(rows)
+        all_rows = np.concatenate(rows)
+        if len(np.unique(all_rows)) == len(all_rows):
+            groups = np.arange(m) % MAX_FOLDS
+            return cls(groups, np.arange(min(m, MAX_FOLDS))[:, None] != groups)
+        ends = np.cumsum([0, *(len(part) for part in rows)])
+        membership = csr_array((np.ones(len(all_rows)), all_rows, ends), shape=(m, int(all_rows.max()) + 1))
+        return cls(np.arange(m), (membership @ membership.T).toarray() == 0)
+
+    def inner(self, fold: int) -> tuple[Ints, Mask]:
+        """Folds within a fold: the folds of the domains that it keeps, and the domains that both keep."""
+        others = np.unique(self.predicted_by[self.kept[fold]])
+        return others, self.kept[fold] & self.kept[others]
 
 
 def fit_ensemble_weights(
@@ -117,3 +175,126 @@ def prune_weights(weights: Array, P: Arrays, codes: Codes, min_members: int = MI
             break
         pruned[member] = 0.0
     return pruned / pruned.sum()
+
+
+def sample_skewed_batch(codes: Ints, rng: np.random.Generator, share: float = SKEWED_SHARE) -> Ints:
+    """Rows of a batch of the same size, of which a random half of the classes makes up this share.
+
+    Rows are repeated only where there are too few, and then equally often up to one. A single class stays as it is.
+    """
+    present = np.unique(codes)
+    n = len(codes)
+    is_frequent = np.isin(codes, rng.permutation(present)[: len(present) // 2])
+    if not is_frequent.any():
+        return np.arange(n)
+    n_frequent = round(share * n)
+    batch = []
+    for rows, size in [(np.flatnonzero(is_frequent), n_frequent), (np.flatnonzero(~is_frequent), n - n_frequent)]:
+        repeats, remainder = divmod(size, len(rows))
+        batch += [np.tile(rows, repeats), rng.permutation(rows)[:remainder]]
+    return np.concatenate(batch)
+
+
+def make_trial_batches(codes: Ints, seed: int | Sequence[int] = 0) -> list[Ints]:
+    """Rows of the batches on which a domain is evaluated: all rows in order, then skewed batches."""
+    rng = np.random.default_rng(seed)
+    return [np.arange(len(codes)), *(sample_skewed_batch(codes, rng) for _ in range(N_SKEWED_BATCHES))]
+
+
+def score_trials(batches: Iterable[Iterable[Array]], score: Callable[[int, int, Array], float]) -> Array:
+    """Scores of an ensemble on natural and skewed batches: (2, m).
+
+    `batches` hold, for each domain, the probabilities of its natural batch, then those of skewed ones; `score` takes
+    the domain, the batch and the probabilities. Batches without a score, such as AUC of a single class, do not count.
+    """
+    natural = []
+    skewed = []
+    for domain, domain_batches in enumerate(batches):
+        scores = [score(domain, batch, P) for batch, P in enumerate(domain_batches)]
+        defined = [value for value in scores[1:] if value == value]
+        natural.append(scores[0])
+        skewed.append(np.mean(defined) if defined else np.nan)
+    return np.array([natural, skewed])
+
+
+@dataclass(frozen=True)
+class AcceptanceTest:
+    """Acceptance test of a transductive step, by its cross-fitted gains on each held-out domain.
+
+    A step is accepted if
+
+    - at least 3 domains were held out,
+    - the gain on natural batches is significant: a one-sided paired t test over domains has p <= 0.05, which is its
+      rate of false positives,
+    - the mean gain over natural and skewed batches exceeds 1 point, or 5 points with 3 domains,
+    - the mean loss on skewed batches is at most 1 point.
+    """
+
+    step: str
+    natural: Array
+    skewed: Array
+
+    @classmethod
+    def from_gains(cls, step: str, gains: Array) -> Self:
+        """From differences (2, m) of the scores of `score_trials` with and without a step, where these are defined."""
+        natural, skewed = gains[:, np.isfinite(gains).all(axis=0)]
+        return cls(step, natural, skewed)
+
+    @property
+    def gains(self) -> Array:
+        """Gain of each domain: the mean of its gains on the natural and on skewed batches."""
+        return (self.natural + self.skewed) / 2
+
+    @property
+    def min_gain(self) -> float:
+        """What the mean gain must exceed."""
+        return MIN_GAIN if len(self.gains) >= SMALL_N_DOMAINS else MIN_GAIN_SMALL
+
+    @property
+    def p_value(self) -> float:
+        """One-sided paired t test that the mean gain on natural batches is not positive; 1 for one domain."""
+        m = len(self.natural)
+        if m < 2:
+            return 1.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = self.natural.mean() / (self.natural.std(ddof=1) / np.sqrt(m))
+        return 1.0 if np.isnan(t) else float(stdtr(m - 1, -t))  # NaN where nothing changes
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the step is accepted."""
+        if len(self.gains) < MIN_TEST_DOMAINS:
+            return False
+        is_significant = self.p_value <= SIGNIFICANCE
+        return bool(is_significant and self.gains.mean() > self.min_gain and self.skewed.mean() >= -MAX_SKEWED_LOSS)
+
+    @property
+    def reason(self) -> str:
+        """Why the step is or is not used, with its gains, the p value and the rule."""
+        m = len(self.gains)
+        decision = f"{self.step} is {'' if self.is_accepted else 'not '}used"
+        if m < MIN_TEST_DOMAINS:
+            return (
+                f"{decision}: a test of its gain needs at least {MIN_TEST_DOMAINS} held-out domains, and there are {m}."
+            )
+        natural = round(100 * float(self.natural.mean()), 1) + 0.0  # never -0.0
+        skewed = round(100 * float(self.skewed.mean()), 1) + 0.0
+        p_text = "< 0.001" if self.p_value < 0.001 else f"= {self.p_value:.3f}"
+        return (
+            f"{decision}: on {m} held-out domains it gains {natural:.1f} points on natural batches "
+            f"(p {p_text}, one-sided paired t test) and {skewed:.1f} on "
+            f"skewed ones. A step is used if p <= {SIGNIFICANCE:g}, the mean of both gains exceeds "
+            f"{100 * self.min_gain:g} point{'s' * (self.min_gain != MIN_GAIN)}, and skewed batches lose at most "
+            f"{100 * MAX_SKEWED_LOSS:g} point."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The test in plain values, for model cards; gains are in points."""
+        return {
+            "step": self.step,
+            "is_used": self.is_accepted,
+            "natural": (100 * self.natural).tolist(),
+            "skewed": (100 * self.skewed).tolist(),
+            "min_gain": 100 * self.min_gain,
+            "reason": self.reason,
+        }

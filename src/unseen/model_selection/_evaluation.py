@@ -6,7 +6,6 @@ the predictions.
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,6 @@ from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from scipy import linalg
 from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
-from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, LinearSVC
@@ -31,7 +29,8 @@ from ..linalg import Array, CellStatistics, Ints, product, scatter_traces
 from ..utils.progress import track
 from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels, format_list
-from ..utils.warnings import SharedContext, ignore_warnings
+from ..utils.warnings import SharedContext
+from ._calibration import SMALLEST_PROBABILITY
 from ._candidate import (
     Candidate,
     bind_domains,
@@ -50,8 +49,8 @@ from ._decompositions import (
     kernel_key,
     solution_params,
 )
-from ._metrics import Scoring, uses_labels_only
 from ._preparation import prepare_samples, with_categories
+from ._scoring import Scorer, Scoring, apply_scorer, score_predictions, tabulate_scores, uses_labels_only
 from ._splitters import Split
 
 T = TypeVar("T")
@@ -72,7 +71,6 @@ PREDICTS_HIGHEST_SCORE = (
 FORESTS = (RandomForestClassifier, ExtraTreesClassifier)
 MAX_ROWS_WITHOUT_THREADS = 32
 MAX_CACHED_RIDGES = 8  # reductions to cell space that are cached with a decomposition
-SMALLEST_PROBABILITY = 1e-30  # replaces a probability of 0, which rounding may give to classes of the training data
 IndexedCandidate = tuple[int, Candidate]
 RequestedResponses = (
     tuple[str, ...] | Callable[..., float]
@@ -224,6 +222,17 @@ def evaluate_candidates(
     total = len(groups) * len(splits_by_training)
     for batch in track(batches, total, progress.description, progress.verbose, progress.owner):
         yield from batch
+
+
+def tabulate_candidates(
+    candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], config: EvaluationConfig
+) -> dict[str, Any]:
+    """Evaluate candidates and tabulate their scores, with a warning about splits on which the metric is not defined."""
+    scorer = Scorer(config.scoring, samples, splits)
+    predictions = evaluate_candidates(candidates, samples, splits, config)
+    results = tabulate_scores(score_predictions(predictions, scorer), len(candidates), len(splits))
+    scorer.warn_undefined(results["defined"])
+    return results
 
 
 def _request(
@@ -465,17 +474,6 @@ def encode_predictions(labels: Any, classes: Labels, n_samples: int) -> Ints:
             f"got {len(labels)} labels{example}."
         )
     return codes
-
-
-def apply_scorer(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
-    """Score of a model; sample weights are passed if the scorer, or the metric behind it, takes them."""
-    metric = getattr(scorer, "_score_func", scorer)
-    takes_weights = sample_weight is not None and "sample_weight" in inspect.signature(metric).parameters
-    # Undefined scores are left out, with one warning for all models.
-    with ignore_warnings(UndefinedMetricWarning, (UserWarning, "y_pred contains classes not in y_true")):
-        if takes_weights:
-            return float(scorer(model, X, y, sample_weight=sample_weight))
-        return float(scorer(model, X, y))
 
 
 @contextmanager

@@ -1,17 +1,293 @@
-"""The leaderboard: ensembles and candidates with their cross-fitted scores, best first."""
+"""What a selection reports: the leaderboard, and the score to expect on a new domain with a prediction interval."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, overload
+from typing import Any, Literal, Self, overload
 
 import numpy as np
+from scipy.special import stdtrit
 
+from ..linalg import Array, Ints
+from ..metrics import expected_performance
 from ..utils.optional_imports import optional_import
+from ._scoring import Metric
 
 SHOWN_COLUMNS = ("model", "kind", "mean", "standard_error", "weight")
+MIN_DOMAINS_FOR_INTERVAL = 3  # with two domains, the 97.5% quantile of Student's t is 12.7
+MAX_USABLE_SHARE = 0.25  # half-width of the widest informative interval, as a fraction of the range of the metric
+MAX_DOMAINS = 1_000  # larger numbers of domains are not feasible
+ROUNDING = 1e-9  # ratios such as 0.8 / (1 - 0.8) exceed integers by rounding errors
+
+
+def domains_for_interval(
+    spread: float,
+    half_width: float,
+    *,
+    level: float = 0.95,
+    kind: Literal["prediction", "confidence"] = "prediction",
+) -> int | None:
+    """Smallest number of domains for which Student's interval has at most a given half-width.
+
+    With m domains the half-width is the quantile of t with m - 1 degrees of freedom, times the standard deviation
+    between domains, times sqrt(1 + 1/m) for the score of the next domain, or sqrt(1/m) for the mean over all domains.
+    This is exact for metrics without bounds. Prediction intervals of bounded metrics are computed on a transformed
+    scale and differ near the ends of the range.
+
+    Parameters
+    ----------
+    spread : float
+        Standard deviation of the scores of domains.
+    half_width : float
+        Largest half-width of the interval, in the unit of the scores.
+    level : float, default=0.95
+        Coverage of the interval.
+    kind : {"prediction", "confidence"}, default="prediction"
+        Prediction interval for the score of the next domain, or confidence interval for the mean over all domains.
+
+    Returns
+    -------
+    m : int or None
+        None if more than 1,000 domains would be needed: a prediction interval has a minimum width, given by the spread.
+
+    Examples
+    --------
+    >>> from unseen.model_selection import domains_for_interval
+    >>> domains_for_interval(0.1, half_width=0.25), domains_for_interval(0.2, half_width=0.25)
+    (9, None)
+    """
+    m = np.arange(2, MAX_DOMAINS + 1)
+    variances = spread**2 * ((1 + 1 / m) if kind == "prediction" else 1 / m)
+    is_enough = stdtrit(m - 1, (1 + level) / 2) * np.sqrt(variances) <= half_width
+    return int(m[is_enough.argmax()]) if is_enough.any() else None
+
+
+def domains_for_coverage(coverage: float, share: float = 1.0) -> int | None:
+    """Smallest number of held-out domains for which prediction sets can have a given coverage.
+
+    With m domains the threshold of the sets is the quantile of level ``coverage * (m + 1) / m`` of the scores of
+    held-out samples. This level must be at most 1, or at most `share` if the threshold must not exceed the scores of
+    the other samples.
+
+    Parameters
+    ----------
+    coverage : float
+        Probability that a set contains the true class, between 0 and 1.
+    share : float, default=1.0
+        Largest level of the quantile.
+
+    Returns
+    -------
+    m : int or None
+        None if no number of domains is enough, since the coverage is not below the share.
+
+    Examples
+    --------
+    >>> from unseen.model_selection import domains_for_coverage
+    >>> domains_for_coverage(0.8), domains_for_coverage(0.9), domains_for_coverage(0.8, share=0.9)
+    (4, 9, 8)
+    """
+    if share - coverage < ROUNDING:
+        return None
+    return int(np.ceil(coverage / (share - coverage) - ROUNDING))
+
+
+def is_informative(low: float, high: float, limits: tuple[float, float]) -> bool:
+    """Whether an interval excludes at least half of the range of a metric; without a finite range, it always does."""
+    return bool(high - low <= 2 * MAX_USABLE_SHARE * (limits[1] - limits[0]))
+
+
+def explain_missing_interval(
+    n_domains: int, spread: float, half_width: float, as_text: Callable[[float], str], level: float = 0.95
+) -> str:
+    """Explain why there is no prediction interval for the next domain, and how many domains are needed.
+
+    `half_width` is that of the widest informative interval, which may be infinite; `as_text` formats scores. The result
+    does not end with a full stop.
+    """
+    n_needed = domains_for_interval(spread, half_width, level=level)
+    if n_domains < MIN_DOMAINS_FOR_INTERVAL or not np.isfinite(half_width):
+        subject = "One held-out domain is" if n_domains == 1 else f"{n_domains} held-out domains are"
+        minimum = max(n_needed or 0, MIN_DOMAINS_FOR_INTERVAL)
+        return f"{subject} too few for a prediction interval; at least {minimum} are needed"
+    reason = f"the scores of {n_domains} held-out domains have a standard deviation of {as_text(spread)}"
+    width = f"±{as_text(half_width)}"
+    if n_needed is None:
+        return f"No prediction interval is shown: {reason}, so that it is wider than {width} for any number of domains"
+    # The interval is that of a transformed scale, on which it may be wider than the normal approximation here.
+    n_needed = max(n_needed, n_domains + 1)
+    return (
+        f"More domains are needed: {reason}, so that a {level:.0%} prediction interval of {width} needs {n_needed} "
+        "domains"
+    )
+
+
+def forecast(
+    scores: Array,
+    standard_errors: Array | None = None,
+    bounds: tuple[float, float] = (0.0, 1.0),
+    *,
+    n_rows: Array | Ints | None = None,
+    level: float = 0.95,
+    min_domains: int = 2,
+) -> tuple[float, float, float]:
+    """Mean score over held-out domains, and the ends of a prediction interval for the score on a new domain.
+
+    See `unseen.metrics.expected_performance`: the interval is that of a random-effects model on the logit scale of the
+    range of the metric, or on the log scale for a metric with one bound. It includes the sampling error of a new domain
+    of typical size if this is known: from `n_rows`, for scores that are shares of rows, or from `standard_errors`. With
+    fewer than `min_domains` domains the interval is the whole range.
+    """
+    mean = float(np.mean(scores))
+    if len(scores) < max(min_domains, 2):
+        return mean, float(bounds[0]), float(bounds[1])
+    is_bounded = bool(np.isfinite(bounds).all())
+    if n_rows is None and is_bounded and standard_errors is not None:
+        n_rows = _effective_rows(scores, standard_errors, bounds)
+    if n_rows is not None:
+        expected = expected_performance(
+            scores, None, bounds, n_rows=n_rows, is_share=True, n_rows_new=float(np.median(n_rows)), level=level
+        )
+    else:
+        expected = expected_performance(scores, None, bounds, level=level)
+    low, high = expected.prediction_interval
+    return mean, min(low, mean), max(high, mean)
+
+
+def _effective_rows(scores: Array, standard_errors: Array, bounds: tuple[float, float]) -> Array | None:
+    """Number of rows at which a share of rows would have these standard errors; None if they are all zero.
+
+    Scores at an end of their range have a standard error of one row at least.
+    """
+    width = bounds[1] - bounds[0]
+    variance = float(np.mean(np.square(standard_errors))) / width**2
+    if variance == 0:
+        return None
+    share = float(np.mean(scores) - bounds[0]) / width
+    return np.full(len(scores), max(share * (1 - share) / variance, 1 / np.sqrt(variance)))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """Expected score on a new domain, and a prediction interval for it.
+
+    ``print`` shows a sentence, with shares in percent. The attributes are in the unit of the metric: a share of rows is
+    a number between 0 and 1.
+
+    Attributes
+    ----------
+    mean : float
+        Mean of the cross-fitted scores on held-out domains.
+    lower, upper : float
+        Ends of the prediction interval. Without enough domains it is the whole range of the metric.
+    level : float
+        Coverage of the interval.
+    metric : str
+        Name of the metric.
+    scores : tuple of float
+        The score on each held-out domain.
+    bounds : tuple of float
+        Lowest and highest value of the metric.
+    is_percent : bool
+        Whether texts show scores in percent.
+
+    Examples
+    --------
+    >>> from unseen.model_selection import Forecast
+    >>> forecast = Forecast(0.8, 0.7, 0.9, metric="accuracy", scores=(0.75, 0.8, 0.85), is_percent=True)
+    >>> forecast.lower, forecast.upper, forecast.is_informative
+    (0.7, 0.9, True)
+    >>> print(forecast)
+    Expected accuracy on a new domain: 80%, 95% prediction interval 70% to 90% (3 held-out domains).
+    """
+
+    mean: float
+    lower: float
+    upper: float
+    level: float = 0.95
+    metric: str = "score"
+    scores: tuple[float, ...] = ()
+    bounds: tuple[float, float] = (0.0, 1.0)
+    is_percent: bool = False
+
+    @classmethod
+    def from_scores(
+        cls, scores: Array, metric: Metric, bounds: tuple[float, float], n_rows: Ints | None = None
+    ) -> Self:
+        """From scores on held-out domains; `n_rows` are their numbers of rows, if scores are shares of rows."""
+        mean, lower, upper = forecast(scores, bounds=bounds, n_rows=n_rows)
+        return cls(
+            mean,
+            lower,
+            upper,
+            metric=metric.label,
+            scores=tuple(scores.tolist()),
+            bounds=bounds,
+            is_percent=metric.percent,
+        )
+
+    @property
+    def n_domains(self) -> int:
+        """Number of held-out domains with a score."""
+        return len(self.scores)
+
+    @property
+    def is_informative(self) -> bool:
+        """Whether there are enough domains, and the interval excludes at least half of the range of the metric."""
+        return self.n_domains >= MIN_DOMAINS_FOR_INTERVAL and is_informative(self.lower, self.upper, self.bounds)
+
+    def explain_missing_interval(self) -> str:
+        """Explain why the interval is not informative, and how many domains are needed; without a full stop."""
+        largest_half_width = MAX_USABLE_SHARE * (self.bounds[1] - self.bounds[0])
+        spread = float(np.std(self.scores, ddof=1)) if self.n_domains > 1 else 0.0
+        half_width = (self.upper - self.lower) / 2
+        if spread == 0 and np.isfinite(half_width):
+            # The interval contains the standard error of scores on few rows, even if the scores happen to be equal.
+            t_quantile = stdtrit(max(self.n_domains - 1, 1), (1 + self.level) / 2)
+            spread = half_width / (t_quantile * np.sqrt(1 + 1 / max(self.n_domains, 1)))
+        return explain_missing_interval(self.n_domains, spread, largest_half_width, self._format_size, self.level)
+
+    def format_score(self, score: float) -> str:
+        """Format a score, in percent if the metric is a share."""
+        return f"{100 * score:.0f}%" if self.is_percent else f"{score:.2f}"
+
+    def _format_size(self, size: float) -> str:
+        return f"{100 * size:.0f} points" if self.is_percent else f"{size:.2f}"
+
+    @property
+    def interval_text(self) -> str:
+        """The interval in words, such as "95% prediction interval 70% to 90%"."""
+        ends = f"{self.format_score(self.lower)} to {self.format_score(self.upper)}"
+        return f"{self.level:.0%} prediction interval {ends}"
+
+    def __str__(self) -> str:
+        start = f"Expected {self.metric} on a new domain: "
+        if not self.is_informative:
+            return f"{start}about {self.format_score(self.mean)}. {self.explain_missing_interval()}."
+        return f"{start}{self.format_score(self.mean)}, {self.interval_text} ({self.n_domains} held-out domains)."
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(str(self))}</p>"
+
+
+def describe_expected_performance(forecast: Forecast) -> str:
+    """Describe the expected score on a new domain, and the attainable coverage of prediction sets."""
+    n_domains = forecast.n_domains
+    max_coverage = 100 * n_domains // (n_domains + 1)  # rounded down, since a larger coverage raises an error
+    sets = f"Prediction sets contain the true class in up to {max_coverage}% of rows, on average over new domains"
+    if max_coverage < 90:
+        sets += f"; 90% takes {domains_for_coverage(0.9)} domains"
+    article = "an" if forecast.metric[0] in "aeiouAEIOU" else "a"
+    start = f"On a new domain expect {article} {forecast.metric} of"
+    if forecast.is_informative:
+        return (
+            f"{start} {forecast.format_score(forecast.mean)}, {forecast.interval_text}, if it differs from these "
+            f"{n_domains} domains as they differ from each other; the interval does not hold for a domain that differs "
+            f"more. {sets}."
+        )
+    return f"{start} about {forecast.format_score(forecast.mean)}. {forecast.explain_missing_interval()}. {sets}."
 
 
 @dataclass(frozen=True)

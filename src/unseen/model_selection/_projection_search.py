@@ -27,11 +27,10 @@ from ..utils.validation import MANY_CLASSES_WARNING, encode_classes, require_nam
 from ..utils.warnings import ignore_warnings
 from ._candidate import Candidate, bind_domains, clone_with_params
 from ._decompositions import KERNEL_PARAMS
-from ._evaluation import EvaluationConfig, ProgressOptions, hashable_key, single_thread
+from ._evaluation import EvaluationConfig, ProgressOptions, hashable_key, single_thread, tabulate_candidates
 from ._methods import HEADS, METHODS
-from ._metrics import SCORING_NAMES, get_metric_scorer
+from ._scoring import SCORING_NAMES, TIE_TOLERANCE, best_index, get_metric_scorer
 from ._splitters import Split, domain_splits, resolve_splitter
-from ._validation import TIE_TOLERANCE, best_index, tabulate_candidates
 
 
 def _has_method(method: str) -> Callable[[Any], bool]:

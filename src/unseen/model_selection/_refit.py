@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -20,13 +20,16 @@ from sklearn.svm import LinearSVC
 
 from ..estimators import Projection, Statistics, fit_from_statistics, parallel
 from ..kernels import PivotedNystroem, SizePlan
+from ..linalg import Array
 from ..utils.samples import Balance, Samples
+from ._calibration import softmax, standard_error
 from ._candidate import Candidate, fit_clone, ignore_expected_warnings
-from ._comparison import CandidateResult, check_comparison_size, standard_error
 from ._ensemble import EnsembleClassifier
-from ._ensemble_selection import EnsembleTrial, FittedEnsemble, OutOfDomainPredictions
-from ._evaluation import EvaluationConfig, evaluate_candidates, single_thread
+from ._ensemble_selection import FittedEnsemble, OutOfDomainPredictions
+from ._evaluation import EvaluationConfig, Prediction, evaluate_candidates, single_thread
 from ._leaderboard import Leaderboard, LeaderboardRow
+from ._methods import expand_methods, parse_methods
+from ._scoring import CandidateResult
 from ._splitters import Split, TrialSplits
 
 # Decision scores of all candidates for all held-out rows: a gigabyte. Skewed batches take up to three times as much.
@@ -34,8 +37,35 @@ MAX_DECISION_SCORES = 2**27
 MIN_HELD_OUT_ROWS = 20
 # Fits to all rows of a large table take less time than a tree.
 LINEAR_CLASSIFIERS = (LogisticRegression, LinearSVC, RidgeClassifier)
+# Members of an average, a cheap stand-in for the ensemble where many fits are compared: a linear and a nonlinear model,
+# neither of which needs a kernel matrix.
+AVERAGE_METHODS = ("logistic", "gradient boosting")
 # Projections of large tables use landmarks beyond this number of rows.
 LARGE_EXACT_ROWS = 1_000
+# Beyond these a comparison takes days: some classifiers are trained for each pair of classes, all for each held-out
+# domain, and nested comparisons leave out each pair of domains.
+MAX_CLASSES = 1_000
+MAX_DOMAINS = 500
+MAX_PAIRED_DOMAINS = 200
+
+
+def check_comparison_size(n_classes: int, n_domains: int, *, paired: bool = False) -> None:
+    """Raise ValueError if there are too many classes or held-out domains to train models for each of them."""
+    max_domains = MAX_PAIRED_DOMAINS if paired else MAX_DOMAINS
+    if n_classes > MAX_CLASSES:
+        raise ValueError(
+            f"There are {n_classes:,} classes; methods can be compared on at most {MAX_CLASSES:,}, since some train a "
+            "classifier for each pair of them. Merge rare classes, or check which column holds the labels: this one "
+            "may be an identifier."
+        )
+    if n_domains > max_domains:
+        sets = n_domains * (n_domains - 1) // 2 if paired else n_domains
+        raise ValueError(
+            f"There are {n_domains:,} domains, which makes {sets:,} training sets for every method; at most "
+            f"{max_domains:,} domains are supported. Use larger units as domains, such as regions instead of "
+            "hospitals, or "
+            "keep the largest domains."
+        )
 
 
 @dataclass(frozen=True)
@@ -85,7 +115,21 @@ class SelectedModel:
             )
             for result in self.results
         ]
-        rows += [_trial_row(trial, names) for trial in self.ensemble.trials]
+        for trial in self.ensemble.trials:
+            is_selected = trial.trial_name == self.ensemble.trial_name
+            rows.append(
+                LeaderboardRow(
+                    model=trial.trial_name,
+                    kind=trial.trial_kind,
+                    mean=trial.mean,
+                    standard_error=standard_error(trial.scores[np.isfinite(trial.scores)]),
+                    scores=dict(zip(names, trial.scores.tolist(), strict=True)),
+                    skewed=float(np.nanmean(trial.skewed)) if np.isfinite(trial.skewed).any() else np.nan,
+                    weight=float(is_selected),
+                    reason="" if trial.acceptance_test is None else trial.acceptance_test.reason,
+                    is_selected=is_selected,
+                )
+            )
         return Leaderboard(tuple(sorted(rows, key=lambda row: -np.nan_to_num(row.mean, nan=-np.inf))))
 
     def refit(
@@ -111,22 +155,6 @@ class SelectedModel:
         if samples.raw is not None:
             ensemble.set_params(n_prepared_features=samples.X.shape[1])
         return ensemble.with_members(members.pipelines), members
-
-
-def _trial_row(trial: EnsembleTrial, names: Sequence[str]) -> LeaderboardRow:
-    """An ensemble on a leaderboard."""
-    natural, skewed = trial.scores / 100
-    return LeaderboardRow(
-        model=trial.name,
-        kind=trial.kind,
-        mean=float(np.nanmean(natural)),
-        standard_error=standard_error(natural[np.isfinite(natural)]),
-        scores=dict(zip(names, natural.tolist(), strict=True)),
-        skewed=float(np.nanmean(skewed)) if np.isfinite(skewed).any() else np.nan,
-        weight=float(trial.is_selected),
-        reason=trial.reason,
-        is_selected=trial.is_selected,
-    )
 
 
 def select_model(
@@ -163,9 +191,7 @@ def select_model(
     predictions = evaluate_candidates(
         candidates, samples, trials.splits, config, with_decision_scores="all", resampled=trials.skewed_positions
     )
-    out_of_domain = OutOfDomainPredictions.from_predictions(
-        candidates, samples, trials, predictions, config.scoring, config.balance
-    )
+    out_of_domain = OutOfDomainPredictions(candidates, samples, trials, predictions, config.scoring, config.balance)
     ensemble = out_of_domain.select(
         config.preparation, ensemble=options.ensemble, transductive=options.transductive, among=options.among
     )
@@ -341,3 +367,47 @@ class LandmarkFit:
             tolerance=self.plan.tolerance,
             random_state=self.seed,
         )
+
+
+def make_average_candidates(methods: Sequence[Any], n_classes: int) -> list[Candidate]:
+    """Make the candidates of an average: the middle one of the settings of each method in the automatic ensemble.
+
+    For logistic regression that is C=1. Methods that need batches of a new domain are an error, since rows are
+    predicted one by one.
+    """
+    chosen = expand_methods(parse_methods(list(methods)), transductive=False)
+    candidates = []
+    for method in chosen:
+        settings = list(method.candidates(n_classes, grid="ensemble", heads=("logistic",), centerings=("source",)))
+        candidates.append(settings[len(settings) // 2])
+    return candidates
+
+
+def iterate_averages(
+    candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], config: EvaluationConfig
+) -> Iterator[tuple[int, Array, str]]:
+    """Predict held-out rows by the mean probabilities of candidates; splits that train on the same rows come together.
+
+    Yields
+    ------
+    split : int
+        Position of the split.
+    probabilities : ndarray of shape (n_held_out, n_classes)
+        In the order of the sorted classes of all samples; NaN if no candidate could be fitted, such as to rows of a
+        single class.
+    error : str
+        Why none could be fitted; empty if one could.
+    """
+    received: dict[int, list[Prediction]] = {}
+    for prediction in evaluate_candidates(candidates, samples, splits, config, with_decision_scores="all"):
+        of_split = received.setdefault(prediction.split, [])
+        of_split.append(prediction)
+        if len(of_split) < len(candidates):
+            continue
+        fitted = [softmax(one.responses["decision_scores"]) for one in of_split if one.codes is not None]
+        if fitted:
+            yield prediction.split, sum(fitted[1:], start=fitted[0]) / len(fitted), ""
+        else:
+            shape = (len(splits[prediction.split][1]), len(samples.classes))
+            yield prediction.split, np.full(shape, np.nan), of_split[0].error
+        del received[prediction.split]

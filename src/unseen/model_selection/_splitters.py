@@ -24,8 +24,7 @@ from ..linalg import Ints
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_groups, encode_domains, format_list, warn_masked_labels
 from ..utils.warnings import ignore_warnings
-from ._acceptance import make_trial_batches
-from ._cross_fitting import CrossFittingFolds
+from ._ensemble_weights import CrossFittingFolds, make_trial_batches
 
 Split = tuple[Ints, Ints]
 

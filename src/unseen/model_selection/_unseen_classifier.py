@@ -26,13 +26,12 @@ from ..utils.samples import Balance, Samples, make_samples
 from ..utils.validation import Labels, encode_classes, require_named_domains
 from ._adaptation import SourceData, adapt_ensemble, check_new_domain, check_not_adapted, plan_adaptation
 from ._candidate import bind_domains, is_transductive
-from ._comparison import warn_about_failures
 from ._ensemble import EnsembleClassifier
 from ._evaluation import EvaluationConfig, ProgressOptions, single_thread
 from ._methods import HEADS, MAPPED_RIDGE, METHODS, Method, TableSize, expand_methods, parse_methods
-from ._metrics import SCORING_NAMES, check_metric
 from ._projection_search import BaseSelector, reject_dask
 from ._refit import SelectedModel, SelectionOptions, limit_evaluation_rows, select_model
+from ._scoring import SCORING_NAMES, check_metric, warn_about_failures
 from ._splitters import Split, domain_splits
 
 
