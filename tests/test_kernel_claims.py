@@ -10,7 +10,6 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 import textbook
 from unseen import PivotedNystroem
 from unseen.kernels import Kernel, SizePlan, _kernel, squared_distances
-from unseen.kernels._cholesky import _eliminate, pivoted_cholesky
 from unseen.kernels._kernel import (
     MEDIAN_ROWS,
     _hash_rows,
@@ -19,6 +18,7 @@ from unseen.kernels._kernel import (
     resolve_gamma,
     shift_to_mean,
 )
+from unseen.kernels._nystroem import _eliminate, pivoted_cholesky
 from unseen.kernels._size_plan import (
     CHOICE_ROWS,
     CLASSIFIER_CHOICE_ROWS,

@@ -201,7 +201,7 @@ def imported(path, *, lazily=False):
 
 
 def package_of(name):
-    """`unseen.estimators._cidg` belongs to `estimators`; modules beside the packages to none."""
+    """`unseen.estimators._discriminants` belongs to `estimators`; modules beside the packages to none."""
     parts = name.split(".")
     return parts[1] if parts[0] == "unseen" and len(parts) > 1 and parts[1] in PACKAGES else None
 

@@ -313,7 +313,7 @@ def through_joblib(model, path):
 def through_skops(model, path):
     io = pytest.importorskip("skops.io")
     io.dump(model, path / "model.skops")
-    trusted = ["unseen.estimators._cidg.CIDG"]
+    trusted = ["unseen.estimators._discriminants.CIDG"]
     assert io.get_untrusted_types(file=path / "model.skops") == trusted
     return io.load(path / "model.skops", trusted=trusted)
 

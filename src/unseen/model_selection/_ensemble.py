@@ -16,7 +16,6 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ..estimators import (
-    DaskPredictor,
     DomainTransformer,
     Projection,
     align_blocks,
@@ -47,7 +46,7 @@ MIN_BATCH_ROWS = 10
 DEFAULT_COVERAGE = 0.9
 
 
-class EnsembleClassifier(DocLinkMixin, DaskPredictor, ClassifierMixin, BaseEstimator):
+class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
     """A weighted mean of the probabilities of several classifiers: a linear opinion pool.
 
     :class:`~unseen.UnseenClassifier` and :func:`unseen.fit` build such ensembles: they select members, weights and
