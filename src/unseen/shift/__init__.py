@@ -10,16 +10,20 @@ from ._column_audit import (
     MISSING_CODES,
     ORDINARY_ZEROS,
     ColumnDiagnosis,
+    ColumnValues,
+    DomainRows,
+    Finding,
     audit_table,
+    columns_from_matrix,
     diagnose_columns,
     find_column_notices,
     find_conversions,
+    format_number,
     format_range,
     is_missing_code,
     measure_magnitudes,
     name_conversions,
 )
-from ._columns import ColumnValues, DomainRows, columns_from_matrix, format_number
 from ._diagnose import ClassShift, Diagnosis, Shift, diagnose
 from ._interpretation import summary_text
 from ._novelty import FAR_RATIO, Novelty, NoveltyResult

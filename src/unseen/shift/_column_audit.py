@@ -1,26 +1,23 @@
-"""The column audit: columns that are not comparable between domains, found by simple rules, in ranked sentences."""
+"""The column audit: columns that are not comparable between domains, found by simple rules, and shift by column."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy.stats import chi2_contingency
+from numpy.typing import NDArray
+from scipy.special import fdtrc
+from scipy.stats import chi2_contingency, rankdata
+from scipy.stats.contingency import crosstab
+from sklearn.metrics import balanced_accuracy_score
 
 from ..linalg import Array, Ints
 from ..report import draw_column_shift
 from ..tables import Table
-from ._columns import (
-    ColumnShift,
-    ColumnValues,
-    DomainRows,
-    columns_from_matrix,
-    format_number,
-    measure_column_shift,
-    subsample_table,
-)
+from ._permutation_tests import adjust_by_holm
 
 Kind = Literal["missing_code", "units", "identifies_domain", "missing", "constant", "prevalence"]
 Severity = Literal["high", "medium"]
@@ -53,7 +50,129 @@ MAX_COLUMNS = 1000
 MAX_NOTICE_COLUMNS = 100  # before a fit or a comparison, which should start at once
 MAX_NOTICES = 3
 MAX_SHIFT_ROWS = 2000  # of a domain, in the measurement of shift
+# A numeric column of at most this many different whole numbers is read as codes of categories: scales and grades in
+# questionnaires and registries rarely have more than ten points.
+MAX_CODES = 10
+NEW_LEVEL = "a new category"  # the name of categories that a schema does not have
+MIN_CELL = 2  # values of a class in a domain, fewer of which have no spread
+LARGE = 1e100  # numbers beyond are divided by the largest, so that sums of squares are finite
 COLUMNS_IN_HEAT_MAP = 40  # those that shift most
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnValues:
+    """One column of a table.
+
+    Parameters
+    ----------
+    name : str
+        The name of the column.
+    kind : {"numeric", "categorical"}
+        What it holds.
+    values : ndarray of shape (n_samples,)
+        Numbers, NaN where missing; for categories their positions among `levels`, NaN where missing.
+    levels : tuple of str
+        The categories; empty for numbers.
+    """
+
+    name: str
+    kind: Literal["numeric", "categorical"]
+    values: Array
+    levels: tuple[str, ...] = ()
+
+    @cached_property
+    def is_present(self) -> NDArray[np.bool_]:
+        """Which rows have a value."""
+        return np.isfinite(self.values)
+
+    @cached_property
+    def distinct(self) -> tuple[Array, Ints]:
+        """The different values, sorted, and the number of rows of each."""
+        return np.unique(self.values[self.is_present], return_counts=True)
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether the values are categories or codes of categories: few different whole numbers."""
+        values = self.distinct[0]
+        return self.kind == "categorical" or (len(values) <= MAX_CODES and bool((values == np.round(values)).all()))
+
+    def text(self, value: float) -> str:
+        """A value as users write it."""
+        return repr(self.levels[int(value)]) if self.kind == "categorical" else format_number(value)
+
+
+def columns_from_matrix(X: Any, schema: Any) -> list[ColumnValues]:
+    """The columns of a matrix that a schema encoded, with categories as text, not as their positions.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        The result of :meth:`unseen.tables.Schema.encode`. Dates are numbers: days since 1970.
+    schema : Schema
+        The description of the columns.
+
+    Returns
+    -------
+    columns : list of ColumnValues
+        One for each feature. Infinite numbers are missing.
+    """
+    columns = []
+    for position, column in enumerate(schema.columns):
+        values = np.array(X[:, position], dtype=np.float64)
+        if column.kind == "categorical":
+            levels = tuple(column.levels)
+            if (values < 0).any():
+                values[values < 0] = len(levels)
+                levels = (*levels, NEW_LEVEL)
+            columns.append(ColumnValues(column.name, "categorical", values, levels))
+        else:
+            values[~np.isfinite(values)] = np.nan
+            columns.append(ColumnValues(column.name, "numeric", values))
+    return columns
+
+
+@dataclass(frozen=True, eq=False)
+class DomainRows:
+    """The rows of each domain.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The domains, sorted.
+    codes : ndarray of shape (n_samples,)
+        The position of each row's domain among `names`.
+    """
+
+    names: tuple[str, ...]
+    codes: Ints
+
+    @classmethod
+    def from_labels(cls, domains: Any) -> DomainRows:
+        """Encode the domain labels of the rows."""
+        names, codes = np.unique(np.asarray(domains).astype(str), return_inverse=True)
+        return cls(tuple(names.tolist()), codes)
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """The number of rows of each domain."""
+        return np.bincount(self.codes, minlength=len(self.names))
+
+    @cached_property
+    def _order(self) -> Ints:
+        return np.argsort(self.codes, kind="stable")
+
+    def get_names(self, positions: Iterable[int]) -> tuple[str, ...]:
+        """The names of some domains."""
+        return tuple(self.names[position] for position in positions)
+
+    def share(self, position: int) -> float:
+        """The share of all rows that a domain has."""
+        return float(self.sizes[position] / self.sizes.sum())
+
+    def split(self, values: Array) -> list[Array]:
+        """The values of each domain, missing ones left out."""
+        parts = np.split(values[self._order], np.cumsum(self.sizes)[:-1])
+        return [part[np.isfinite(part)] for part in parts]
 
 
 @dataclass(frozen=True)
@@ -125,6 +244,31 @@ CONVERSIONS = (
 )
 
 
+@dataclass(frozen=True)
+class ColumnShift:
+    """The shift of one column between domains, within classes.
+
+    Attributes
+    ----------
+    column : str
+        The column.
+    explained : float
+        Share of the variance of its ranks (for categories, of their indicators) within classes that domains explain,
+        from 0 to 1, adjusted for chance.
+    p_value : float
+        Of "the same distribution in all domains, given the class", by an analysis of variance of ranks (for
+        categories, of indicators), adjusted by Holm's method over columns; 1 if no class is in two domains.
+    differences : tuple of (float or None)
+        Standardized mean difference of each domain from the other domains, averaged over classes; for categories the
+        standardized distance of their shares, without a sign. None if no class of the domain is in another one.
+    """
+
+    column: str
+    explained: float
+    p_value: float
+    differences: tuple[float | None, ...]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ColumnDiagnosis:
     """Which columns differ between domains, how, and what to do; `unseen.diagnose(...).columns`.
@@ -145,7 +289,15 @@ class ColumnDiagnosis:
 
     def sentences(self) -> list[str]:
         """Return the findings as sentences with what to do, then the columns that shift most."""
-        return [*describe_findings(self.findings), *_shift_sentences(self.shifts)]
+        sentences = describe_findings(self.findings)
+        shifted = [shift for shift in self.shifts if shift.p_value <= ALPHA and shift.explained >= MIN_EXPLAINED]
+        names = [f"{shift.column!r} ({_percent(shift.explained)})" for shift in shifted]
+        if names:
+            sentences.append(
+                "Columns that differ most between domains within classes, with the share of their variance that "
+                f"domains explain: {_enumerate(names)}."
+            )
+        return sentences
 
     def heat_map(self) -> dict[str, Any]:
         """Return the differences of columns by domains, for a figure: those that shift most first."""
@@ -196,7 +348,7 @@ def diagnose_columns(table: Table) -> ColumnDiagnosis | None:
     """
     if not _has_named_columns(table, MAX_COLUMNS):
         return None
-    used = subsample_table(table, MAX_SHIFT_ROWS)
+    used = table.take(table.samples.subsample_rows(max_per_domain=MAX_SHIFT_ROWS))
     domain = DomainRows.from_labels(used.domain)
     shifts = measure_column_shift(columns_from_matrix(used.X, used.schema), used.y, domain)
     return ColumnDiagnosis(domain.names, audit_table(table), shifts)
@@ -228,28 +380,22 @@ def audit_table(table: Table) -> tuple[Finding, ...]:
         return ()
     columns = columns_from_matrix(table.X, table.schema)
     level = ALPHA / (len(columns) * len(domain.names))
-    findings = _prevalence(table.y, domain, str(table.schema.label))
+    findings = _find_prevalence(table.y, domain, str(table.schema.label))
     for column in columns:
-        findings += _audit_column(column, domain, level)
+        findings += _find_missing(column, domain, level)
+        parts = domain.split(column.values)
+        if len(column.distinct[0]) < 2 or sum(len(part) > 0 for part in parts) < 2:
+            continue
+        codes = _find_missing_codes(column, parts, domain) if column.kind == "numeric" else []
+        parts = [part[~np.isin(part, [finding.value for finding in codes])] for part in parts]
+        units = [] if column.is_coded else _find_units(column, parts, domain)
+        # Domains in different units tell the domain as well: units explain it.
+        identity = [] if codes or units else _find_identity(column, domain)
+        constant = [] if identity else _find_constant(column, parts, domain, level)
+        findings += [*codes, *units, *identity, *constant]
     severities: tuple[str, ...] = get_args(Severity)
     kinds: tuple[str, ...] = get_args(Kind)
     return tuple(sorted(findings, key=lambda f: (severities.index(f.severity), kinds.index(f.kind), -f.affected)))
-
-
-def _audit_column(column: ColumnValues, domain: DomainRows, level: float) -> list[Finding]:
-    """All findings about one column."""
-    findings = _missing(column, domain, level)
-    parts = domain.split(column.values)
-    if len(column.distinct[0]) < 2 or sum(len(part) > 0 for part in parts) < 2:
-        return findings
-    codes = _missing_codes(column, parts, domain) if column.kind == "numeric" else []
-    values = [finding.value for finding in codes if finding.value is not None]
-    parts = [part[~np.isin(part, values)] for part in parts] if codes else parts
-    units = [] if column.is_coded else _units(column, parts, domain)
-    # Domains in different units tell the domain as well: units explain it.
-    identity = [] if codes or units else _identifies_domain(column, parts, domain)
-    constant = [] if identity else _constant(column, parts, domain, level)
-    return [*findings, *codes, *units, *identity, *constant]
 
 
 def is_missing_code(value: float, ordinary: Array, is_coded: bool) -> bool:
@@ -265,7 +411,7 @@ def is_missing_code(value: float, ordinary: Array, is_coded: bool) -> bool:
     return not low - width < value < high + width
 
 
-def _missing_codes(column: ColumnValues, parts: Sequence[Array], domain: DomainRows) -> list[Finding]:
+def _find_missing_codes(column: ColumnValues, parts: Sequence[Array], domain: DomainRows) -> list[Finding]:
     """Numbers that stand for missing values.
 
     A number such as -9 or 999 is one if it is apart from all other values. Zero is one if it is apart and frequent in
@@ -290,29 +436,19 @@ def _missing_codes(column: ColumnValues, parts: Sequence[Array], domain: DomainR
             where = np.flatnonzero((shares >= MIN_ZEROS) & (counts >= MIN_CODE_ROWS))
         n_rows = counts[where].sum()
         n_nearby = (np.abs(others - value) <= NEARBY * abs(value)).sum()
-        if n_rows >= MIN_CODE_ROWS and n_nearby <= MAX_NEARBY * n_rows:
-            findings.append(_code_finding(column.name, value, counts, where, others, domain))
+        if n_rows < MIN_CODE_ROWS or n_nearby > MAX_NEARBY * n_rows:
+            continue
+        where = where[np.argsort(-counts[where] / domain.sizes[where], kind="stable")]
+        text = format_number(value)
+        message = (
+            f"{column.name!r} is {text} in {_describe_shares(counts / domain.sizes, where, domain)}; its ordinary "
+            f"values are {format_number(others.min())} to {format_number(others.max())}."
+        )
+        action = f"If {text} stands for a missing value, declare it with the parameter missing."
+        affected = float(n_rows / domain.sizes.sum())
+        names = domain.get_names(where)
+        findings.append(Finding(column.name, names, "missing_code", "high", message, action, affected, value))
     return findings
-
-
-def _code_finding(column: str, value: float, counts: Ints, where: Ints, rest: Array, domain: DomainRows) -> Finding:
-    shares = counts / domain.sizes
-    where = where[np.argsort(-shares[where], kind="stable")]
-    others = np.setdiff1d(np.arange(len(shares)), where)
-    text = format_number(value)
-    places = _enumerate([f"{_percent(shares[d])} of {domain.names[d]}" for d in where])
-    if len(where) > SHOWN:
-        names = _enumerate_some(_names(domain, where)) if len(others) else "every domain"
-        places = f"{_share_range(shares[where])} of the rows of {names}"
-    if len(others):
-        places = f"{places}, and in {_share_range(shares[others])} of {_enumerate_some(_names(domain, others))}"
-    message = (
-        f"{column!r} is {text} in {places}; its ordinary values are {format_number(rest.min())} to "
-        f"{format_number(rest.max())}."
-    )
-    action = f"If {text} stands for a missing value, declare it with the parameter missing."
-    affected = float(counts[where].sum() / domain.sizes.sum())
-    return Finding(column, _names(domain, where), "missing_code", "high", message, action, affected, value)
 
 
 def measure_magnitudes(values: Array) -> Array | None:
@@ -352,7 +488,7 @@ def find_conversions(values: Array, domains: Array) -> list[Conversion]:
     return [conversion for _, conversion in sorted(fitting, key=lambda pair: pair[0])]
 
 
-def _units(column: ColumnValues, parts: Sequence[Array], domain: DomainRows) -> list[Finding]:
+def _find_units(column: ColumnValues, parts: Sequence[Array], domain: DomainRows) -> list[Finding]:
     measured = {d: own for d, part in enumerate(parts) if (own := measure_magnitudes(part)) is not None}
     if len(measured) < 3 or np.median([np.mean(parts[d] == 0) for d in measured]) > ORDINARY_ZEROS:
         return []
@@ -368,9 +504,8 @@ def _units(column: ColumnValues, parts: Sequence[Array], domain: DomainRows) -> 
                 f"{name_conversions(conversions)}."
             )
             action = f"Convert the column ({conversions[0].remedy}) in {name}, or leave it out."
-            affected = float(domain.sizes[d] / domain.sizes.sum())
             factor = conversions[0].factor
-            findings.append(Finding(column.name, (name,), "units", "high", message, action, affected, factor))
+            findings.append(Finding(column.name, (name,), "units", "high", message, action, domain.share(d), factor))
     return findings
 
 
@@ -378,77 +513,47 @@ def name_conversions(conversions: Sequence[Conversion]) -> str:
     return " or ".join(conversion.name for conversion in conversions[:SHOWN])
 
 
-def _identifies_domain(column: ColumnValues, parts: Sequence[Array], domain: DomainRows) -> list[Finding]:
-    """A column with one value in each domain, or whose values predict the domain."""
-    values = [float(part[0]) for part in parts if len(part)]
-    is_constant = len(values) == len(parts) and all(bool((part == part[0]).all()) for part in parts)
-    severity: Severity = "high"
-    if is_constant and len(set(values)) < len(values):
-        severity = "medium"
-        message = f"{column.name!r} describes the domain, not its rows: it has one value in each domain."
-        action = f"Its effect is estimated from {len(values)} domains only; leave it out if in doubt."
-    elif is_constant:
-        example = _enumerate([f"{column.text(values[d])} in {domain.names[d]}" for d in (0, 1)])
-        message = f"{column.name!r} identifies the domain: each domain has one value, all different ({example})."
-        action = "A model cannot learn from it for a new domain. Leave it out."
-    else:
-        accuracy = _domain_accuracy(column, domain)
-        if accuracy < IDENTIFIES:
-            return []
-        message = (
-            f"{column.name!r} identifies the domain: its value alone predicts the domain of a row with a balanced "
-            f"accuracy of {accuracy:.0%}."
-        )
-        action = "A model cannot use it in a new domain. Leave it out."
-    return [Finding(column.name, domain.names, "identifies_domain", severity, message, action, 1.0)]
-
-
-def _domain_accuracy(column: ColumnValues, domain: DomainRows) -> float:
-    """Balanced accuracy of the most likely domain given the value, learned from every other row of each domain."""
+def _find_identity(column: ColumnValues, domain: DomainRows) -> list[Finding]:
+    """A column whose value predicts the domain of every other row, learned from the rows between."""
     n_domains = len(domain.names)
     known = np.flatnonzero(column.is_present)
     own = domain.codes[known]
     values = column.values[known]
     cuts = column.distinct[0] if column.is_coded else np.quantile(values, np.linspace(0, 1, 4 * n_domains + 1)[1:-1])
     codes = np.searchsorted(cuts, values, side="right")
-    half = np.zeros(len(known), dtype=bool)
-    half[np.argsort(own, kind="stable")[::2]] = True
-    recalls = []
-    for train in (half, ~half):
-        counts = np.zeros((n_domains, len(cuts) + 1))
-        np.add.at(counts, (own[train], codes[train]), 1)
-        # Equal priors: the share of the rows of a domain, not its size, decides.
-        guess = (counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).argmax(axis=0)
-        is_right = guess[codes[~train]] == own[~train]
-        totals = np.bincount(own[~train], minlength=n_domains)
-        hits = np.bincount(own[~train], weights=is_right, minlength=n_domains)
-        recalls.append((hits[totals > 0] / totals[totals > 0]).mean())
-    return float(np.mean(recalls))
+    is_training = np.zeros(len(known), dtype=bool)
+    is_training[np.argsort(own, kind="stable")[::2]] = True
+    counts = np.zeros((n_domains, len(cuts) + 1))
+    np.add.at(counts, (own[is_training], codes[is_training]), 1)
+    # Equal priors: the share of the rows of a domain, not its size, decides.
+    likeliest = (counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).argmax(axis=0)
+    accuracy = balanced_accuracy_score(own[~is_training], likeliest[codes[~is_training]])
+    if accuracy < IDENTIFIES:
+        return []
+    message = (
+        f"{column.name!r} identifies the domain: its value alone predicts the domain of a row with a balanced accuracy "
+        f"of {accuracy:.0%}."
+    )
+    action = "A model cannot use it in a new domain. Leave it out."
+    return [Finding(column.name, domain.names, "identifies_domain", "high", message, action, 1.0)]
 
 
-def _missing(column: ColumnValues, domain: DomainRows, level: float) -> list[Finding]:
+def _find_missing(column: ColumnValues, domain: DomainRows, level: float) -> list[Finding]:
     """Shares of missing values that differ by 20 points or more between domains."""
     present = np.bincount(domain.codes[column.is_present], minlength=len(domain.names))
     shares = 1 - present / domain.sizes
     spread = shares.max() - shares.min()
     if spread < MIN_MISSING or chi2_contingency(np.array([present, domain.sizes - present]))[1] > level:
         return []
-    middle = (shares.max() + shares.min()) / 2
-    where = np.flatnonzero(shares >= middle)
-    rest = np.flatnonzero(shares < middle)
-    message = (
-        f"{column.name!r} is missing in {_share_range(shares[where])} of the rows of "
-        f"{_enumerate_some(_names(domain, where))}, and in {_share_range(shares[rest])} of "
-        f"{_enumerate_some(_names(domain, rest))}."
-    )
-    is_high = spread >= MOSTLY_MISSING
-    action = "Leave it out." if is_high else "Check why, or leave it out."
+    where = np.flatnonzero(shares >= (shares.max() + shares.min()) / 2)
+    message = f"{column.name!r} is missing in {_describe_shares(shares, where, domain)}."
+    severity: Severity = "high" if spread >= MOSTLY_MISSING else "medium"
+    action = "Leave it out." if severity == "high" else "Check why, or leave it out."
     affected = float(shares[where] @ domain.sizes[where] / domain.sizes.sum())
-    severity: Severity = "high" if is_high else "medium"
-    return [Finding(column.name, _names(domain, where), "missing", severity, message, action, affected)]
+    return [Finding(column.name, domain.get_names(where), "missing", severity, message, action, affected)]
 
 
-def _constant(column: ColumnValues, parts: Sequence[Array], domain: DomainRows, level: float) -> list[Finding]:
+def _find_constant(column: ColumnValues, parts: Sequence[Array], domain: DomainRows, level: float) -> list[Finding]:
     """Domains with a single value, in which even the most uniform other domain would have others."""
     findings = []
     for d, part in enumerate(parts):
@@ -466,44 +571,39 @@ def _constant(column: ColumnValues, parts: Sequence[Array], domain: DomainRows, 
             f"{n_values} different values, and {column.text(part[0])} in at most {_percent(share)} of a domain."
         )
         action = f"If it was not recorded in {name}, set it to missing there, or leave it out."
-        affected = float(domain.sizes[d] / domain.sizes.sum())
-        findings.append(Finding(column.name, (name,), "constant", "high", message, action, affected))
+        findings.append(Finding(column.name, (name,), "constant", "high", message, action, domain.share(d)))
     return findings
 
 
-def _prevalence(labels: Any, domain: DomainRows, label_name: str) -> list[Finding]:
+def _find_prevalence(labels: Any, domain: DomainRows, label_name: str) -> list[Finding]:
     """Class proportions that differ by 15 points or more between domains of 20 rows or more."""
-    classes, codes = np.unique(np.asarray(labels).astype(str), return_inverse=True)
-    counts = np.zeros((len(domain.names), len(classes)), dtype=int)
-    np.add.at(counts, (domain.codes, codes), 1)
-    large = np.flatnonzero(domain.sizes >= MIN_PREVALENCE_ROWS)
-    counts = counts[large]
-    counts = counts[:, counts.any(axis=0)]
+    rows = (domain.sizes >= MIN_PREVALENCE_ROWS)[domain.codes]
+    (large, classes), counts = crosstab(domain.codes[rows], np.asarray(labels).astype(str)[rows])
     if min(counts.shape) < 2 or chi2_contingency(counts)[1] > ALPHA:
         return []
     proportions = counts / counts.sum(axis=1, keepdims=True)
-    ranges = np.ptp(proportions, axis=0)
-    j = int(ranges.argmax())
-    if ranges[j] < MIN_PREVALENCE:
+    j = int(np.ptp(proportions, axis=0).argmax())
+    extremes = np.array([proportions[:, j].argmin(), proportions[:, j].argmax()])
+    low, high = proportions[extremes, j]
+    if high - low < MIN_PREVALENCE:
         return []
-    low = int(proportions[:, j].argmin())
-    high = int(proportions[:, j].argmax())
-    names = _names(domain, large[[low, high]])
+    names = domain.get_names(large[extremes])
     message = (
-        f"Class {str(classes[j])!r} of {label_name!r} makes up {_percent(proportions[low, j])} of {names[0]} and "
-        f"{_percent(proportions[high, j])} of {names[1]}."
+        f"Class {str(classes[j])!r} of {label_name!r} makes up {_percent(low)} of {names[0]} and {_percent(high)} of "
+        f"{names[1]}."
     )
     action = "Check the calibration on held-out domains, and do not center a new batch on its own mean without a test."
-    severity: Severity = "high" if ranges[j] >= LARGE_PREVALENCE else "medium"
+    severity: Severity = "high" if high - low >= LARGE_PREVALENCE else "medium"
     return [Finding(label_name, names, "prevalence", severity, message, action, 1.0)]
 
 
-GROUP_SENTENCES: dict[Kind, str] = {
-    "missing_code": "{n} columns have a number that may stand for missing values: {names}.",
-    "units": "{n} columns look as if they were in different units in some domain: {names}.",
-    "identifies_domain": "{n} columns identify the domain: {names}.",
-    "missing": "{n} columns are missing {more} in some domains than in others: {names}.",
-    "constant": "{n} columns have a single value in one domain, and others elsewhere: {names}.",
+# What several columns with findings of one kind have in common.
+GROUP_TEXTS: dict[Kind, str] = {
+    "missing_code": "have a number that may stand for missing values",
+    "units": "look as if they were in different units in some domain",
+    "identifies_domain": "identify the domain",
+    "missing": "are missing more often in some domains than in others",
+    "constant": "have a single value in one domain, and others elsewhere",
 }
 
 
@@ -513,42 +613,21 @@ def describe_findings(findings: Sequence[Finding]) -> list[str]:
     for finding in findings:
         groups.setdefault((finding.severity, finding.kind), []).append(finding)
     sentences = []
-    for (severity, kind), group in groups.items():
+    for (_, kind), group in groups.items():
         if len(group) <= SHOWN:
             sentences += [f"{finding.message} {finding.action}" for finding in group]
             continue
-        columns = list(dict.fromkeys(finding.column for finding in group))
-        names = [_describe_briefly(finding) for finding in group]
-        more = f"at least {MOSTLY_MISSING if severity == 'high' else MIN_MISSING:.0%} more often"
-        sentence = GROUP_SENTENCES[kind].format(n=len(columns), names=_enumerate_some(names), more=more)
-        sentences.append(f"{sentence} Check them, or leave them out.")
+        names = list(dict.fromkeys(repr(finding.column) for finding in group))
+        text = f"{len(names)} columns {GROUP_TEXTS[kind]}: {_enumerate(names)}."
+        sentences.append(f"{text} Check them, or leave them out.")
     return sentences
 
 
-def _describe_briefly(finding: Finding) -> str:
-    name = repr(finding.column)
-    if finding.kind == "missing_code" and finding.value is not None:
-        return f"{name} ({format_number(finding.value)})"
-    return name if finding.kind == "identifies_domain" else f"{name} ({_enumerate_some(finding.domains)})"
-
-
-def _shift_sentences(shifts: Sequence[ColumnShift]) -> list[str]:
-    shifted = [
-        shift
-        for shift in shifts
-        if shift.p_value is not None and shift.p_value <= ALPHA and shift.explained >= MIN_EXPLAINED
-    ]
-    if not shifted:
-        return []
-    names = [f"{shift.column!r} ({_percent(shift.explained)})" for shift in shifted]
-    return [
-        "Columns that differ most between domains within classes, with the share of their variance that domains "
-        f"explain: {_enumerate_some(names)}."
-    ]
-
-
-def _names(domain: DomainRows, positions: Iterable[int]) -> tuple[str, ...]:
-    return tuple(domain.names[position] for position in positions)
+def format_number(value: float) -> str:
+    """A number with at most four significant digits; a whole number has no decimal point."""
+    if value == round(value) and abs(value) < 1e15:
+        return str(int(value))
+    return f"{value:.4g}"
 
 
 def _percent(share: float) -> str:
@@ -559,22 +638,95 @@ def _percent(share: float) -> str:
     return f"{share:.0%}"
 
 
-def _share_range(shares: Array) -> str:
-    return format_range(_percent, shares.tolist())
-
-
 def format_range(text: Callable[[float], str], values: Sequence[float]) -> str:
     low = text(min(values))
     high = text(max(values))
     return low if low == high else f"{low} to {high}"
 
 
-def _enumerate_some(names: Sequence[str]) -> str:
-    """The first few names, and how many more."""
-    if len(names) <= SHOWN + 1:
-        return _enumerate(names)
-    return _enumerate([*names[:SHOWN], f"{len(names) - SHOWN} more"])
+def _describe_shares(shares: Array, where: Ints, domain: DomainRows) -> str:
+    """The shares of the rows of some domains, and of the others."""
+    others = np.setdiff1d(np.arange(len(shares)), where)
+    text = f"{format_range(_percent, shares[where])} of the rows of {_enumerate(domain.get_names(where))}"
+    if not len(others):
+        return text
+    return f"{text}, and in {format_range(_percent, shares[others])} of {_enumerate(domain.get_names(others))}"
 
 
 def _enumerate(names: Sequence[str]) -> str:
+    """The first few names, and how many more."""
+    if len(names) > SHOWN + 1:
+        names = [*names[:SHOWN], f"{len(names) - SHOWN} more"]
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
+def measure_column_shift(columns: Sequence[ColumnValues], labels: Any, domain: DomainRows) -> tuple[ColumnShift, ...]:
+    """Measure for each column how domains differ within classes; the largest shift first."""
+    classes = np.unique(np.asarray(labels).astype(str), return_inverse=True)[1]
+    shifts = [_measure_shift(column, classes, domain) for column in columns]
+    p_values = adjust_by_holm(np.array([shift.p_value for shift in shifts]))
+    adjusted = [replace(shift, p_value=p_value) for shift, p_value in zip(shifts, p_values, strict=True)]
+    return tuple(sorted(adjusted, key=lambda shift: -shift.explained))
+
+
+def _measure_shift(column: ColumnValues, classes: Ints, domain: DomainRows) -> ColumnShift:
+    largest = float(np.abs(column.distinct[0]).max(initial=0.0))
+    values = column.values / largest if largest >= LARGE else column.values  # nothing that is measured depends on units
+    cells = []  # of each class that is in two domains, the values of each domain
+    for label in range(int(classes.max()) + 1):
+        parts = domain.split(np.where(classes == label, values, np.nan))
+        parts = [part if len(part) >= MIN_CELL else part[:0] for part in parts]
+        if sum(len(part) > 0 for part in parts) >= 2:
+            cells.append(parts)
+    if not cells:
+        return ColumnShift(column.name, 0.0, 1.0, (None,) * len(domain.names))
+    between, within, n_means, n_within = np.sum([_sum_squares(column.kind, parts) for parts in cells], axis=0)
+    mean_square = within / n_within
+    explained = max((between - n_means * mean_square) / max(between + within + mean_square, np.finfo(float).tiny), 0.0)
+    p_value = fdtrc(n_means, n_within, between / n_means / mean_square) if mean_square > 0 else float(between == 0)
+    return ColumnShift(column.name, float(explained), float(p_value), _find_differences(column.kind, cells))
+
+
+def _sum_squares(kind: str, parts: Sequence[Array]) -> tuple[float, float, int, int]:
+    """Squares between and within domains of ranks, or of indicators of categories, with their degrees of freedom."""
+    parts = [part for part in parts if len(part)]
+    values = np.concatenate(parts)
+    scores = (values[:, None] == np.unique(values)) * 1.0 if kind == "categorical" else rankdata(values)[:, None]
+    deviations = scores - scores.mean(axis=0)
+    by_domain = np.split(deviations, np.cumsum([len(part) for part in parts])[:-1])
+    between = sum(len(part) * float((part.mean(axis=0) ** 2).sum()) for part in by_domain)
+    return between, float((deviations**2).sum()) - between, len(parts) - 1, len(values) - len(parts)
+
+
+def _find_differences(kind: str, cells: Sequence[Sequence[Array]]) -> tuple[float | None, ...]:
+    """Standardized difference of each domain from the mean of the others.
+
+    Each class counts by its harmonic number of rows, here and elsewhere: what decides how well a difference is known.
+    """
+    parts = [part for domains in cells for part in domains if len(part)]
+    scale = float(np.sqrt(sum(len(part) * part.var() for part in parts) / max(sum(len(p) - 1 for p in parts), 1)))
+    differences: list[float | None] = []
+    for d in range(len(cells[0])):
+        weighted = []
+        weights = []
+        for domains in cells:
+            others = [part for e, part in enumerate(domains) if e != d and len(part)]
+            if not len(domains[d]):
+                continue
+            if kind == "categorical":
+                difference = _find_category_difference(domains[d], others)
+            else:
+                distance = float(domains[d].mean() - np.mean([part.mean() for part in others]))
+                difference = distance / scale if scale > 0 else 0.0
+            weights.append(1 / (1 / len(domains[d]) + 1 / sum(map(len, others))))
+            weighted.append(weights[-1] * difference)
+        differences.append(sum(weighted) / sum(weights) if weights else None)
+    return tuple(differences)
+
+
+def _find_category_difference(values: Array, others: Sequence[Array]) -> float:
+    """Chi-square distance of category shares: for two categories, the standardized difference of their shares."""
+    levels = np.unique(np.concatenate([values, *others]))
+    shares = (values[:, None] == levels).mean(axis=0)
+    elsewhere = np.mean([(part[:, None] == levels).mean(axis=0) for part in others], axis=0)
+    return float(np.sqrt(((shares - elsewhere) ** 2 / ((shares + elsewhere) / 2)).sum()))
