@@ -28,7 +28,7 @@ model = SVC(C=10, gamma="scale").fit(X[seen], data.target[seen])
 ratios, scores, far = [], [], []
 for name in data.domain_names:
     rows = data.domain == name
-    result = novelty.start().add(X[rows]).result()
+    result = novelty.compare(X[rows])
     ratios.append(result.ratio)
     far.append(result.far)
     scores.append(model.score(X[rows], data.target[rows]))

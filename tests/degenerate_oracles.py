@@ -281,8 +281,8 @@ def diagnosis(case):
 def novelty(case):
     """Distances from knots along directions, those that were drawn, against exact ones."""
     model = Novelty(n_components=20).fit(case.X, sample_domain=case.d)
-    result = model.start().add(case.X[: len(case.y) // 2]).result()
-    told = [result.distance, result.ratio, result.usual_distance, *model.score_samples(case.X)]
+    result = model.compare(case.X[: len(case.y) // 2])
+    told = [result.distance, result.ratio, result.usual_distance]
     if not np.isfinite(told).all():
         return np.inf
     with mpmath.workdps(DIGITS):

@@ -51,7 +51,7 @@ def answers(model, X, domain):
     prepared = model.prepare(X)
     said = [votes.tobytes() for votes in model.ensemble.member_scores(prepared, domain)]
     likely = model.predict_proba(X, sample_domain=domain).tobytes()
-    novelty = model.novelty.start().add(model.novelty_features(prepared)).result()
+    novelty = model.novelty.compare(model.novelty_features(prepared))
     return [model.predict(X, sample_domain=domain), novelty, likely, *said]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from planted_shifts import TRUTH, planted
 from unseen.shift import diagnose
-from unseen.shift._interpretation import COMPARE_ADVICE, GRADES, POINT_THRESHOLDS, SHARE_THRESHOLDS, grade_effect
+from unseen.shift._diagnose import COMPARE_ADVICE, GRADES, POINT_THRESHOLDS, SHARE_THRESHOLDS, grade_effect
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -33,11 +33,14 @@ def closed_figures():
         ("label shift", "Class proportions differ between domains, samples of one class do not"),
         (
             "every class moves",
-            "Detected: a moderate shift of P(X|Y), a small shift of P(X). Not detected: a shift of P(Y).",
+            "Detected: a small shift of P(X) and a moderate shift of P(X|Y). Not detected: a shift of P(Y).",
         ),
         ("classes change places", "methods that match P(X) alone (DICA, SCA) do not see it"),
         ("classes change places", "No shift that the classes have in common is detected"),
-        ("everything", "Detected: a large shift of P(Y), a moderate shift of P(X) and P(X|Y). Samples of"),
+        (
+            "everything",
+            "Detected: a large shift of P(Y), a moderate shift of P(X) and a moderate shift of P(X|Y). Samples of",
+        ),
         ("everything", "A shift that the classes have in common is detected"),
     ],
 )
@@ -59,9 +62,7 @@ def test_the_reading_says_what_the_table_says(conditional):
         ]
         classes = [replace(test, flagged=in_a_class and k == 0) for k, test in enumerate(diagnosis.class_tests)]
         reading = replace(diagnosis, tests=tuple(tests), class_tests=tuple(classes)).reading
-        detected = re.match("Detected: (.*?)[.]", reading[0])
-        shifts = [part.split(" shift of ") for part in detected[1].removeprefix("a ").split(", a ")] if detected else []
-        found = {name: size for size, names in shifts for name in names.replace(" and ", ", ").split(", ")}
+        found = {name: size for size, name in re.findall(r"a (\w+) shift of (P\([XY|]+\))", reading[0].split(".")[0])}
         assert [found.get(name) for name in ("P(Y)", "P(X)", "P(X|Y)")] == list(answers[:3])
         text = " ".join(reading)
         assert ("in common is detected" in text) == (conditional is not None or common is not None)
@@ -205,10 +206,3 @@ def test_bad_input_is_refused(options, message):
     diagnose(**good, n_permutations=3)
     with pytest.raises(ValueError, match=message):
         diagnose(**{**good, **options})
-
-
-def test_progress_is_told_when_asked_for(capsys):
-    planted("nothing", verbose=1)
-    assert "Testing for shift: 5/5" in capsys.readouterr().err
-    planted("nothing")
-    assert capsys.readouterr().err == ""

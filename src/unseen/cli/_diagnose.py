@@ -73,7 +73,6 @@ def diagnose(
             max_per_domain=max_per_domain,
             alpha=alpha,
             random_state=request.seed,
-            verbose=int(not quiet),
         )
         summary = diagnosis.summary()
         if report is not None:
@@ -91,6 +90,7 @@ def diagnose(
 
 def list_tests(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     """List the tests of the kinds of shift, followed by those of the classes."""
-    tests: list[tuple[str, Any]] = [(test.name, test) for test in diagnosis.tests]
-    tests += [(f"P(X|Y={test.label})", test) for test in diagnosis.class_tests]
-    return [{"test": name, **{field: getattr(test, field, None) for field in TEST_FIELDS}} for name, test in tests]
+    return [
+        {"test": test.name, **{field: getattr(test, field) for field in TEST_FIELDS}}
+        for test in (*diagnosis.tests, *diagnosis.class_tests)
+    ]

@@ -672,7 +672,6 @@ SHAPES: dict[type, dict[str, str]] = {
         "traces_": "d",
         "reference_": "d",
         "shape_": "cc",
-        "depths_": "q",
     },
     PivotedNystroem: {"components_": "mn", "component_indices_": "m", "cholesky_": "mm"},
     UndoBias: {"coef_": "mn", "intercept_": "m", "domains_": "d", "domain_coef_": "dmn", "domain_intercept_": "dm"},

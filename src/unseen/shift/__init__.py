@@ -24,12 +24,10 @@ from ._column_audit import (
     measure_magnitudes,
     name_conversions,
 )
-from ._diagnose import ClassShift, Diagnosis, Shift, diagnose
-from ._interpretation import summary_text
+from ._diagnose import Diagnosis, Shift, diagnose, summary_text
 from ._novelty import FAR_RATIO, Novelty, NoveltyResult
 
 __all__ = [
-    "ClassShift",
     "ColumnDiagnosis",
     "Diagnosis",
     "Novelty",

@@ -295,7 +295,7 @@ class ColumnDiagnosis:
         if names:
             sentences.append(
                 "Columns that differ most between domains within classes, with the share of their variance that "
-                f"domains explain: {_enumerate(names)}."
+                f"domains explain: {enumerate_names(names)}."
             )
         return sentences
 
@@ -618,7 +618,7 @@ def describe_findings(findings: Sequence[Finding]) -> list[str]:
             sentences += [f"{finding.message} {finding.action}" for finding in group]
             continue
         names = list(dict.fromkeys(repr(finding.column) for finding in group))
-        text = f"{len(names)} columns {GROUP_TEXTS[kind]}: {_enumerate(names)}."
+        text = f"{len(names)} columns {GROUP_TEXTS[kind]}: {enumerate_names(names)}."
         sentences.append(f"{text} Check them, or leave them out.")
     return sentences
 
@@ -647,13 +647,13 @@ def format_range(text: Callable[[float], str], values: Sequence[float]) -> str:
 def _describe_shares(shares: Array, where: Ints, domain: DomainRows) -> str:
     """The shares of the rows of some domains, and of the others."""
     others = np.setdiff1d(np.arange(len(shares)), where)
-    text = f"{format_range(_percent, shares[where])} of the rows of {_enumerate(domain.get_names(where))}"
+    text = f"{format_range(_percent, shares[where])} of the rows of {enumerate_names(domain.get_names(where))}"
     if not len(others):
         return text
-    return f"{text}, and in {format_range(_percent, shares[others])} of {_enumerate(domain.get_names(others))}"
+    return f"{text}, and in {format_range(_percent, shares[others])} of {enumerate_names(domain.get_names(others))}"
 
 
-def _enumerate(names: Sequence[str]) -> str:
+def enumerate_names(names: Sequence[str]) -> str:
     """The first few names, and how many more."""
     if len(names) > SHOWN + 1:
         names = [*names[:SHOWN], f"{len(names) - SHOWN} more"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -14,7 +15,7 @@ from sklearn.utils import check_random_state, check_scalar, check_X_y
 from ..exceptions import DataWarning, warn
 from ..kernels import Kernel
 from ..linalg import Array, Ints, Membership
-from ..report import draw_diagnosis, render_diagnosis
+from ..report import draw_diagnosis, format_percent, render_diagnosis
 from ..tables import (
     MIN_DOMAIN_ROWS,
     Dates,
@@ -30,9 +31,9 @@ from ..tables import (
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
-from . import _interpretation
-from ._column_audit import ColumnDiagnosis, diagnose_columns
+from ._column_audit import ColumnDiagnosis, diagnose_columns, enumerate_names
 from ._permutation_tests import (
+    OUTLIER_GAP,
     PermutationResult,
     adjust_by_holm,
     chi_square_result,
@@ -43,33 +44,34 @@ from ._permutation_tests import (
 )
 
 # The tests of features take at most this number of samples, and fewer for many domains: the square of their number
-# times the number of domains is bounded, which 499 permutations take about ten seconds for.
+# times the number of domains is bounded, which 499 permutations take about three seconds for.
 MAX_SAMPLES = 3000
-MAX_SQUARES = 1e8
+MAX_SQUARES = 4e7
 MAX_PRODUCTS = 1e13  # multiplications in the tests of features: ten minutes on one core
-# Attributes of a Shift and of a ClassShift in the summary.
-SUMMARY_TEST_FIELDS = (
-    "name",
-    "key",
-    "statistic",
-    "p_value",
-    "effect",
-    "effect_label",
-    "effect_text",
-    "flagged",
-    "question",
+NAMES = {"label": "P(Y)", "covariate": "P(X)", "conditional": "P(X|Y)", "prior_normalized": "P(X), priors equal"}
+QUESTIONS = {
+    "label": "Do class proportions differ between domains?",
+    "covariate": "Do the features differ between domains, whatever the class?",
+    "conditional": "Do samples of one class differ between domains?",
+    "prior_normalized": "Do the features still differ after class proportions were made equal?",
+}
+GRADES = ("negligible", "small", "moderate", "large")
+SHARE_THRESHOLDS = (0.01, 0.06, 0.14)  # of variance explained: Cohen's conventions
+POINT_THRESHOLDS = (5.0, 15.0, 30.0)  # of a class proportion, beyond what chance gives
+COMPARE_ADVICE = (
+    "Whether an invariant method helps is for compare to decide: it scores plain and invariant methods on held-out "
+    "domains."
 )
-SUMMARY_CLASS_FIELDS = ("p_value", "p_adjusted", "effect", "flagged")
 
 
 @dataclass(frozen=True)
 class Shift:
-    """One kind of shift: its test and its size.
+    """One kind of shift, or the conditional shift of one class: its test and its size.
 
     Attributes
     ----------
     key : str
-        "label", "covariate", "conditional" or "prior_normalized".
+        "label", "covariate", "conditional" or "prior_normalized"; "class" for that of one class.
     n : int
         Number of samples in the test.
     statistic : float or None
@@ -84,54 +86,36 @@ class Shift:
     effect_text : str
         The effect, the p-value and the number of samples as text.
     flagged : bool
-        Whether the p-value is at most alpha.
+        Whether the p-value, of a class after Holm's correction for testing every class, is at most alpha.
+    label : object
+        The class, for "class".
+    p_adjusted : float or None
+        The p-value after Holm's correction, for "class".
     """
 
     key: str
     n: int
-    statistic: float | None
-    p_value: float | None
-    effect: float | None
-    effect_label: str
-    effect_text: str
-    flagged: bool
+    statistic: float | None = None
+    p_value: float | None = None
+    effect: float | None = None
+    effect_label: str = "not testable"
+    effect_text: str = "no class was found in two domains"
+    flagged: bool = False
+    label: Any = None
+    p_adjusted: float | None = None
 
     @property
     def name(self) -> str:
         """The distribution in question, such as "P(X|Y)"."""
-        return _interpretation.NAMES[self.key]
+        return NAMES.get(self.key, f"P(X|Y={self.label})")
 
-    @property
-    def question(self) -> str:
-        """The question that the test answers."""
-        return _interpretation.QUESTIONS[self.key]
-
-
-@dataclass(frozen=True)
-class ClassShift:
-    """The conditional shift of one class.
-
-    Attributes
-    ----------
-    label : object
-        The class.
-    n : int
-        Number of its samples in the test.
-    p_value, p_adjusted : float or None
-        P-value of the test, and after Holm's correction for testing every class; None if fewer than two domains have
-        the class.
-    effect : float or None
-        Share of the class's kernel variance that domains explain, from 0 to 1, adjusted for chance.
-    flagged : bool
-        Whether the adjusted p-value is at most alpha.
-    """
-
-    label: Any
-    n: int
-    p_value: float | None
-    p_adjusted: float | None
-    effect: float | None
-    flagged: bool
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        if self.key == "class":
+            names = ["p_value", "p_adjusted", "effect", "flagged"]
+            return {"class": str(self.label), **{name: getattr(self, name) for name in names}}
+        names = ["name", "key", "statistic", "p_value", "effect", "effect_label", "effect_text", "flagged"]
+        return {**{name: getattr(self, name) for name in names}, "question": QUESTIONS[self.key]}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -156,7 +140,7 @@ class Diagnosis:
         Coefficient of the rbf kernel.
     tests : tuple of Shift
         The shifts of P(Y), P(X), P(X|Y), and of P(X) with equal class proportions.
-    class_tests : tuple of ClassShift
+    class_tests : tuple of Shift
         The conditional shift of each class.
     marginal_distances, conditional_distances : ndarray of shape (n_domains, n_domains)
         Distances between domains in the space of the kernel, of P(X), and of P(X|Y) over the common classes; NaN
@@ -179,7 +163,7 @@ class Diagnosis:
     n_permutations: int
     gamma: float
     tests: tuple[Shift, ...]
-    class_tests: tuple[ClassShift, ...]
+    class_tests: tuple[Shift, ...]
     marginal_distances: Array
     conditional_distances: Array
     outlier_domain: Any
@@ -189,12 +173,12 @@ class Diagnosis:
     @cached_property
     def notices(self) -> tuple[str, ...]:
         """Sentences about limitations, such as cells without samples."""
-        return (*self.assumed, *_interpretation.limitation_texts(self))
+        return (*self.assumed, *limitation_texts(self))
 
     @cached_property
     def reading(self) -> list[str]:
         """Sentences that interpret the tests together; a comparison decides which method to use."""
-        return _interpretation.interpret_tests(self)
+        return interpret_tests(self)
 
     def summary(self) -> dict[str, Any]:
         """Return all results as plain values.
@@ -214,24 +198,21 @@ class Diagnosis:
             "alpha": self.alpha,
             "n_permutations": self.n_permutations,
             "gamma": self.gamma,
-            "tests": [{name: getattr(test, name) for name in SUMMARY_TEST_FIELDS} for test in self.tests],
-            "classes_tests": [
-                {"class": str(test.label), **{name: getattr(test, name) for name in SUMMARY_CLASS_FIELDS}}
-                for test in self.class_tests
-            ],
+            "tests": [test.to_dict() for test in self.tests],
+            "classes_tests": [test.to_dict() for test in self.class_tests],
             "distances": {
                 "marginal": _replace_nan(self.marginal_distances),
                 "conditional": _replace_nan(self.conditional_distances),
             },
             "outlier_domain": None if self.outlier_domain is None else str(self.outlier_domain),
-            "outlier_text": _interpretation.outlier_text(self),
+            "outlier_text": outlier_text(self),
             "reading": list(self.reading),
             "notices": list(self.notices),
             "columns": None if self.columns is None else self.columns.summary(),
         }
 
     def __str__(self) -> str:
-        return _interpretation.summary_text(self.summary())
+        return summary_text(self.summary())
 
     def __repr__(self) -> str:
         names = "; ".join(test.name for test in self.tests if test.flagged)
@@ -249,9 +230,8 @@ class Diagnosis:
         """
         pandas = optional_import("pandas", "to_frame()")
         numbers = ["statistic", "p_value", "p_adjusted", "effect"]
-        names = [*(test.name for test in self.tests), *(f"P(X|Y={test.label})" for test in self.class_tests)]
-        frame = pandas.DataFrame([vars(test) for test in (*self.tests, *self.class_tests)]).assign(test=names)
-        return frame[["test", "n", *numbers, "flagged"]].astype(dict.fromkeys(numbers, float))
+        rows = [{"test": test.name, **vars(test)} for test in (*self.tests, *self.class_tests)]
+        return pandas.DataFrame(rows)[["test", "n", *numbers, "flagged"]].astype(dict.fromkeys(numbers, float))
 
     def plot(self, figure: Any = None) -> Any:
         """Draw the distances between domains and the size of every shift.
@@ -305,7 +285,6 @@ def diagnose(
     min_domain_rows: int = MIN_DOMAIN_ROWS,
     alpha: float = 0.05,
     random_state: Any = 0,
-    verbose: int = 0,
 ) -> Diagnosis:
     """Test how domains differ, before any modeling.
 
@@ -341,14 +320,12 @@ def diagnose(
         Number of permutations for every p-value; the smallest possible p-value is ``1 / (n_permutations + 1)``.
     max_per_domain : int, default=500
         Domains with more samples enter the kernel tests with a random subsample of this size, or smaller if these
-        have more than 3,000 samples in total (2,500 for 16 domains). P(Y) is tested on all samples.
+        have more than 3,000 samples in total (1,500 for 16 domains). P(Y) is tested on all samples.
     alpha : float, default=0.05
         A p-value up to this level counts as a detection, for each of the four tests on its own. P-values of single
         classes are corrected first, by Holm's method.
     random_state : int, RandomState instance or None, default=0
         Seed of permutations and subsamples.
-    verbose : int, default=0
-        1 shows progress.
 
     Returns
     -------
@@ -420,7 +397,7 @@ def diagnose(
     gram, gamma = _rbf_kernel_matrix(used.X)
     marginal, conditional = distance_matrices(gram, membership)
 
-    results, class_results = run_kernel_tests(gram, used.domain_codes, used.codes, n_permutations, rng, verbose)
+    results, class_results = run_kernel_tests(gram, used.domain_codes, used.codes, n_permutations, rng)
     tests = (
         _test_label_shift(counts, classes, domains, n_permutations, alpha, rng),
         *(_make_shift(key, result, alpha, len(used)) for key, result in results.items()),
@@ -491,48 +468,165 @@ def _test_label_shift(
     chance = float(points[1:].mean())
     j = int(np.ptp(proportions[0], axis=0).argmax())
     lowest, highest = np.argsort(proportions[0, :, j])[[0, -1]]
-    low = (str(domains[lowest]), float(proportions[0, lowest, j]))
-    high = (str(domains[highest]), float(proportions[0, highest, j]))
     n = int(counts.sum())
-    return Shift(
-        key="label",
-        n=n,
-        statistic=result.statistic,
-        p_value=result.p_value,
-        effect=float(points[0]) / 100,
-        effect_label=_interpretation.grade_effect(max(points[0] - chance, 0.0), _interpretation.POINT_THRESHOLDS),
-        effect_text=_interpretation.label_text(str(classes[j]), low, high, chance, result.p_value, n),
-        flagged=result.p_value <= alpha,
-    )
+    observed = "class proportions are the same in every domain, 0"
+    if points[0] > 0:
+        observed = (
+            f"class {classes[j]} makes up {100 * proportions[0, lowest, j]:.0f}% of {domains[lowest]} and "
+            f"{100 * proportions[0, highest, j]:.0f}% of {domains[highest]}, {points[0]:.0f}"
+        )
+    text = f"{observed} points apart, where chance alone gives about {chance:.0f} (p = {result.p_value:.2g}, n = {n})"
+    grade = grade_effect(max(points[0] - chance, 0.0), POINT_THRESHOLDS)
+    flagged = result.p_value <= alpha
+    return Shift("label", n, result.statistic, result.p_value, float(points[0]) / 100, grade, text, flagged)
 
 
-def _make_shift(key: str, result: PermutationResult | None, alpha: float, n: int) -> Shift:
+def _make_shift(key: str, result: PermutationResult | None, alpha: float, n: int, **more: Any) -> Shift:
     if result is None:
-        return Shift(key, n, None, None, None, "not testable", "no class was found in two domains", flagged=False)
-    return Shift(
-        key=key,
-        n=n,
-        statistic=result.statistic,
-        p_value=result.p_value,
-        effect=result.share,
-        effect_label=_interpretation.grade_effect(result.share, _interpretation.SHARE_THRESHOLDS),
-        effect_text=_interpretation.share_text(key, result.share, result.p_value, n),
-        flagged=result.p_value <= alpha,
-    )
+        return Shift(key, n, **more)
+    where = {"conditional": "within classes, ", "prior_normalized": "with class proportions made equal, "}.get(key, "")
+    evidence = f"(p = {result.p_value:.2g}, n = {n})"
+    text = f"{where}domains explain {format_percent(result.share)} of the kernel variance {evidence}"
+    grade = grade_effect(result.share, SHARE_THRESHOLDS)
+    p_value = more.get("p_adjusted", result.p_value)
+    statistic = None if key == "class" else result.statistic
+    return Shift(key, n, statistic, result.p_value, result.share, grade, text, p_value <= alpha, **more)
 
 
 def _make_class_shifts(
     results: dict[int, PermutationResult], classes: Labels, sizes: Ints, alpha: float
-) -> tuple[ClassShift, ...]:
+) -> tuple[Shift, ...]:
     """Return the shift of every class; `results` are those of the classes that can be tested."""
-    p_values = np.array([result.p_value for result in results.values()])
-    adjusted = dict(zip(results, adjust_by_holm(p_values), strict=True))
-    shifts = []
-    for j, label in enumerate(classes.tolist()):
-        n = int(sizes[j])
-        if j in results:
-            result = results[j]
-            shifts.append(ClassShift(label, n, result.p_value, adjusted[j], result.share, adjusted[j] <= alpha))
-        else:
-            shifts.append(ClassShift(label, n, None, None, None, False))
-    return tuple(shifts)
+    p_values = adjust_by_holm(np.array([result.p_value for result in results.values()]))
+    adjusted = dict(zip(results, p_values, strict=True))
+    return tuple(
+        _make_shift("class", results.get(j), alpha, int(sizes[j]), label=label, p_adjusted=adjusted.get(j))
+        for j, label in enumerate(classes.tolist())
+    )
+
+
+def grade_effect(value: float, thresholds: Sequence[float]) -> str:
+    """Return the grade of an effect; each threshold is the smallest value of the next grade."""
+    return GRADES[int(np.searchsorted(thresholds, value, side="right"))]
+
+
+def interpret_tests(diagnosis: Diagnosis) -> list[str]:
+    """Return sentences that interpret the tests together and name the next step."""
+    label, covariate, conditional, common = diagnosis.tests
+    if conditional.p_value is None:
+        return [
+            "No class was found in two domains, so the effects of class and of domain cannot be told apart: whether "
+            "P(X|Y) moves cannot be tested. Making the domains alike would make the classes alike. Collect each class "
+            "in several domains."
+        ]
+    shifted = [str(test.label) for test in diagnosis.class_tests if test.flagged]
+    if not shifted and not any(test.flagged for test in diagnosis.tests):
+        return [
+            f"No shift detected in P(Y), P(X) or P(X|Y). That does not prove that there is none: {diagnosis.n_used} "
+            "samples may be too few to reveal a small one.",
+            COMPARE_ADVICE,
+        ]
+    detected = [f"a {test.effect_label} shift of {test.name}" for test in diagnosis.tests[:3] if test.flagged]
+    others = [test.name for test in diagnosis.tests[:3] if not test.flagged]
+    sentences = [f"Detected: {enumerate_names(detected)}."] if detected else []
+    sentences += [f"Not detected: a shift of {' or '.join(others)}."] if others else []
+    has_label_shift = label.flagged and label.effect_label != GRADES[0]
+    prior_change = (
+        f"methods that match P(X) alone (DICA, SCA), and centering each new batch on its mean, can mistake this "
+        f"{label.effect_label} change for a shift of features"
+    )
+    if conditional.flagged and conditional.effect_label == GRADES[0]:
+        sentences.append("The shift within classes is negligible in size: enough samples reveal any difference.")
+    elif conditional.flagged and has_label_shift:
+        sentences.append(f"Samples of one class differ between domains. So do class proportions: {prior_change}.")
+    elif conditional.flagged and not covariate.flagged:
+        sentences.append(
+            "Samples of one class differ between domains. The features as a whole do not: methods that match P(X) "
+            "alone (DICA, SCA) do not see it."
+        )
+    elif conditional.flagged:
+        sentences.append(
+            "Samples of one class differ between domains. Class proportions look alike, as centering each new batch "
+            "on its mean assumes."
+        )
+    elif common.flagged or shifted:
+        sentences.append("There are weak signs of a shift within classes.")
+    elif has_label_shift:
+        sentences.append(f"Class proportions differ between domains, samples of one class do not: {prior_change}.")
+    elif label.flagged:
+        sentences.append("The change of class proportions is negligible in size.")
+    else:
+        sentences.append(
+            f"P(X) cannot move unless P(Y) or P(X|Y) does, so this is a false alarm or {diagnosis.n_used} samples are "
+            "too few to say which of them does."
+        )
+    reading = [" ".join(sentences)]
+    if common.flagged:
+        reading.append(f"A shift that the classes have in common is detected, {common.effect_label} in size.")
+    elif conditional.flagged:
+        reading.append("No shift that the classes have in common is detected; they move in different ways.")
+    if shifted:
+        reading.append(
+            f"The shift is detected in {len(shifted)} of {len(diagnosis.class_tests)} classes: "
+            f"{enumerate_names(shifted)}."
+        )
+    elif conditional.flagged:
+        reading.append("It is detected in the classes together, not in any one after correction for testing them all.")
+    return [*reading, COMPARE_ADVICE]
+
+
+def outlier_text(diagnosis: Diagnosis) -> str:
+    """Return a sentence on the outlier domain and on the rule that defines it."""
+    by_class = np.isfinite(diagnosis.conditional_distances).all()
+    kind = NAMES["conditional" if by_class else "covariate"]
+    if len(diagnosis.domains) < 3:
+        return "With two domains, neither can be called the odd one out."
+    rule = (
+        f"every distance of {kind} from it exceeds {OUTLIER_GAP:g} times the largest distance between the others, "
+        "in both halves of the samples too"
+    )
+    if diagnosis.outlier_domain is None:
+        return f"No domain stands apart from the others (rule: a shift of {kind} is detected, and {rule})."
+    return f"Odd one out: {diagnosis.outlier_domain}. A shift of {kind} is detected, and {rule}."
+
+
+def limitation_texts(diagnosis: Diagnosis) -> Iterator[str]:
+    """Return sentences on the limitations of the tests."""
+    if diagnosis.n_used < diagnosis.n_samples:
+        yield f"The tests of features use a random subsample of {diagnosis.n_used} of {diagnosis.n_samples} samples."
+    absent = [f"class {diagnosis.classes[j]} in {diagnosis.domains[s]}" for s, j in np.argwhere(diagnosis.counts == 0)]
+    if absent:
+        yield f"No samples of {enumerate_names(absent)}: an absent cell counts as no shift."
+    untested = [str(test.label) for test in diagnosis.class_tests if test.p_value is None]
+    if untested:
+        yield f"Classes that are not testable, as found in fewer than two domains: {enumerate_names(untested)}."
+    n_tests = max(len(diagnosis.class_tests) - len(untested), 1)
+    if n_tests / (diagnosis.n_permutations + 1) > diagnosis.alpha:
+        yield (
+            f"{diagnosis.n_permutations} permutations are too few to detect a shift of a single class at the level "
+            f"{diagnosis.alpha:g}; it takes at least {int(np.ceil(n_tests / diagnosis.alpha)) - 1}."
+        )
+
+
+def summary_text(summary: dict[str, Any]) -> str:
+    """Return the diagnosis as a text of several lines."""
+    head = (
+        f"{len(summary['domains'])} domains, {len(summary['classes'])} classes, {summary['n_samples']} samples; "
+        f"{summary['n_permutations']} permutations, level {summary['alpha']:g}"
+    )
+    width = max(len(test["name"]) for test in summary["tests"])
+    lines = []
+    for test in summary["tests"]:
+        detected = "shift detected, " if test["flagged"] else "no shift detected, "
+        result = test["effect_label"] if test["p_value"] is None else detected + test["effect_label"]
+        lines.append(_wrap(f"{test['name']:<{width}}  {result}: {test['effect_text']}", " " * (width + 2)))
+    remarks = [*summary["reading"], summary["outlier_text"], *(f"Note: {notice}" for notice in summary["notices"])]
+    sentences = (summary.get("columns") or {}).get("sentences", [])
+    numbered = [_wrap(f"{i}. {sentence}", "   ") for i, sentence in enumerate(sentences, 1)]
+    columns = ["", "Columns, the most important first:", *numbered, ""] if numbered else []
+    return "\n".join([head, *columns, *lines, "", *(_wrap(remark, "  ") for remark in remarks)])
+
+
+def _wrap(text: str, indent: str) -> str:
+    joined = text.replace(" = ", "\xa0=\xa0")  # "p = 0.002" stays on one line
+    return textwrap.fill(joined, width=110, subsequent_indent=indent, break_long_words=False).replace("\xa0", " ")

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import nnls
-from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, gen_batches
@@ -29,7 +28,6 @@ OUTLIER_FACTOR = 2.0  # times the median: larger distances between sources do no
 EXTREME_FACTOR = 10.0  # times the median: sources at larger distances do not predict the distance of one more source
 MIN_CREDIBLE_ROWS = 10  # degrees of freedom of the spread within sources when it is averaged with that of a batch
 BLOCK_ROWS = 4096  # rows per block: a few megabytes, which stay in cache
-QUANTILES = np.linspace(0, 1, 101)
 MAX_VALUE = 1e100  # Larger new values are replaced by this, so that nothing overflows.
 
 
@@ -73,23 +71,6 @@ class NoveltyResult:
         return self.text
 
 
-class Accumulator:
-    """A batch whose samples are added in pieces."""
-
-    def __init__(self, novelty: Novelty) -> None:
-        self._novelty = novelty
-        self.moments = Moments(0, np.zeros(len(novelty.knots_)), 0.0)
-
-    def add(self, X: Any) -> Self:
-        """Add samples, preprocessed like those of `fit`."""
-        self.moments += self._novelty.moments(X)
-        return self
-
-    def result(self) -> NoveltyResult:
-        """Compare the samples added so far with the sources."""
-        return self._novelty.score_moments(self.moments)
-
-
 class Novelty(BaseEstimator):
     """Measure whether new samples lie outside of the source domains.
 
@@ -121,8 +102,6 @@ class Novelty(BaseEstimator):
         Covariance of embedded samples within domains, normalized to trace 1 and averaged over domains.
     reference_ : ndarray of shape (n_domains,)
         Distance of each source domain from its nearest other source domain.
-    depths_ : ndarray of shape (101,)
-        Percentiles of the distances of source samples from the nearest mean embedding.
     resolution_ : float
         Distances of source domains below this value cannot be distinguished from sampling noise.
     n_features_in_ : int
@@ -135,9 +114,9 @@ class Novelty(BaseEstimator):
     >>> data = make_synthetic(random_state=0)
     >>> novelty = Novelty().fit(data.data, sample_domain=data.domain)
     >>> known = data.data[data.domain == "domain 2"]
-    >>> novelty.start().add(known[:50]).add(known[50:]).result().far
+    >>> novelty.compare(known).far
     False
-    >>> novelty.start().add(known + 50).result().far
+    >>> novelty.compare(known + 50).far
     True
     """
 
@@ -191,7 +170,6 @@ class Novelty(BaseEstimator):
         median_trace = float(np.nanmedian(traces)) if np.isfinite(traces).any() else 0.0
         self.traces_ = np.where(np.isnan(traces), median_trace, traces)
         self.shape_ = self._shape(X, codes)
-        self.depths_ = np.percentile(self._depth(X), np.arange(101))
         nearest = [
             self._nearest(self.means_[s], self.traces_[s] / self.counts_[s], skip=s) for s in range(len(moments))
         ]
@@ -201,17 +179,6 @@ class Novelty(BaseEstimator):
             _largest_without_outliers(np.array([resolution for *_, resolution in nearest])), rounding
         )
         return self
-
-    def start(self) -> Accumulator:
-        """Start a batch: ``add`` samples to the accumulator in any number of pieces, then call ``result``.
-
-        Returns
-        -------
-        accumulator : Accumulator
-            An empty batch.
-        """
-        check_is_fitted(self, "reference_")
-        return Accumulator(self)
 
     def moments(self, X: Any) -> Moments:
         """Return the moments of samples; those of several pieces can be added.
@@ -229,8 +196,8 @@ class Novelty(BaseEstimator):
         check_is_fitted(self, "reference_")
         return self._moments(validate_data(self, X, reset=False, dtype=np.float64))
 
-    def score_samples(self, X: Any) -> Array:
-        """Return the share of training samples that lie farther out than each sample, to about 0.01.
+    def compare(self, X: Any) -> NoveltyResult:
+        """Compare a batch of samples with the sources.
 
         Parameters
         ----------
@@ -239,18 +206,10 @@ class Novelty(BaseEstimator):
 
         Returns
         -------
-        shares : ndarray of shape (n_samples,)
-            From 1, in the center of a source, to 0, farther out than all training samples.
+        result : NoveltyResult
+            Distance of the batch, compared with the sources.
         """
-        check_is_fitted(self, "reference_")
-        return 1 - np.interp(
-            self._depth(validate_data(self, X, reset=False, dtype=np.float64)), self.depths_, QUANTILES
-        )
-
-    def _depth(self, X: Array) -> Array:
-        """Return the distance of each sample from the nearest mean embedding of a source."""
-        blocks = gen_batches(len(X), BLOCK_ROWS)
-        return np.concatenate([cdist(self._embed(X[block]), self.means_).min(axis=1) for block in blocks])
+        return self.score_moments(self.moments(X))
 
     def _moments(self, X: Array) -> Moments:
         return reduce(add, (Moments.from_values(self._embed(X[block])) for block in gen_batches(len(X), BLOCK_ROWS)))

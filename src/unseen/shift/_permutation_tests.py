@@ -13,7 +13,6 @@ kernel variance of class j: the contribution of chance.
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +20,6 @@ from scipy import sparse, stats
 from sklearn.utils import gen_batches
 
 from ..linalg import Array, Ints, Membership, average_class_means, prior_normalized_contrast
-from ..utils.progress import track
 
 BATCH_ENTRIES = 2**20  # weights in one matrix product: large enough for speed, small compared with the Gram matrix
 # Relative to the total variance. Permutations this close to the data are ties, which count against significance.
@@ -77,58 +75,36 @@ class PermutationResult:
         return float(np.clip((self.statistic - self.chance) / largest, 0.0, 1.0))
 
 
-@dataclass(frozen=True)
-class PermutationTest:
-    """A test of domains within classes in the space of a kernel; samples are sorted by class, and no class is empty."""
+def run_kernel_test(gram: Array, membership: Membership, labels: Ints) -> PermutationResult:
+    """Test domains within classes in the space of a kernel; samples are sorted by class, and no class is empty.
 
-    gram: Array
-    membership: Membership
+    The statistic is the mean squared distance of the domain means from their average. The columns of `labels` are the
+    domain labels of the data and permutations of them, with the same counts in every cell.
+    """
+    counts = membership.counts
+    n_domains, n_classes = counts.shape
+    weights = _spread_over_samples(prior_normalized_contrast(counts), counts)
+    classes = membership.cell[:, None] % n_classes
+    scatter = np.empty(labels.shape[1])
+    for batch in gen_batches(labels.shape[1], max(1, BATCH_ENTRIES // (len(labels) * n_domains))):
+        V = weights[labels[:, batch] * n_classes + classes].reshape(len(labels), -1)
+        scatter[batch] = np.einsum("ik,ik->k", V, gram @ V).reshape(-1, n_domains).sum(axis=1)
+    # Unbiased kernel variance of each class; 0 for a class with one sample.
+    sizes = counts.sum(axis=0)
+    blocks = [gram[end - n : end, end - n : end] for n, end in zip(sizes, np.cumsum(sizes), strict=True)]
+    variances = [(np.trace(K) - K.sum() / len(K)) / max(len(K) - 1, 1) for K in blocks]
+    squares = (weights**2).sum(axis=1).reshape(counts.shape) * counts
+    # Kernel variance of all samples, with equal weights of classes and of domains within a class.
+    w = _spread_over_samples(average_class_means(counts).mean(axis=0)[:, None], counts)[membership.cell, 0]
+    total = max(0.0, float(w @ np.diagonal(gram) - w @ gram @ w))
+    return PermutationResult(scatter, chance=float(squares.sum(axis=0) @ variances), total=total)
 
-    def run(self, labels: Ints) -> PermutationResult:
-        """Run the test; the columns of `labels` are the domain labels of the data and permutations of them."""
-        return PermutationResult(self.scatter(labels), self.chance, self.total)
 
-    def scatter(self, domain: Ints) -> Array:
-        """Return the mean squared distance of the domain means from their average, for every column of domain labels.
-
-        All columns must have the same counts in every cell.
-        """
-        n_domains, n_classes = self.membership.counts.shape
-        weights = self._per_sample(prior_normalized_contrast(self.membership.counts))
-        classes = self.membership.cell[:, None] % n_classes
-        scatter = np.empty(domain.shape[1])
-        for batch in gen_batches(domain.shape[1], max(1, BATCH_ENTRIES // (len(domain) * n_domains))):
-            V = weights[domain[:, batch] * n_classes + classes].reshape(len(domain), -1)
-            scatter[batch] = np.einsum("ik,ik->k", V, self.gram @ V).reshape(-1, n_domains).sum(axis=1)
-        return scatter
-
-    @functools.cached_property
-    def chance(self) -> float:
-        """Mean of `scatter` over all permutations within classes."""
-        counts = self.membership.counts
-        squares = (self._per_sample(prior_normalized_contrast(counts)) ** 2).sum(axis=1).reshape(counts.shape) * counts
-        return float(squares.sum(axis=0) @ self._class_variances)
-
-    @functools.cached_property
-    def total(self) -> float:
-        """Kernel variance of all samples, with equal weights of classes and of domains within a class."""
-        average = self._per_sample(average_class_means(self.membership.counts).mean(axis=0)[:, None])
-        w = average[self.membership.cell, 0]
-        return max(0.0, float(w @ np.diagonal(self.gram) - w @ self.gram @ w))
-
-    @property
-    def _class_variances(self) -> Array:
-        """Unbiased kernel variance of each class; 0 for a class with one sample."""
-        sizes = self.membership.counts.sum(axis=0)
-        blocks = [self.gram[end - n : end, end - n : end] for n, end in zip(sizes, np.cumsum(sizes), strict=True)]
-        return np.array([(np.trace(K) - K.sum() / len(K)) / (len(K) - 1) if len(K) > 1 else 0.0 for K in blocks])
-
-    def _per_sample(self, contrast: Array) -> Array:
-        """Return weights of the means of present cells as weights of the samples of every cell; 0 for absent cells."""
-        counts = self.membership.counts
-        weights = np.zeros((counts.size, contrast.shape[1]))
-        weights[counts.ravel() > 0] = contrast / counts[counts > 0][:, None]
-        return weights
+def _spread_over_samples(contrast: Array, counts: Ints) -> Array:
+    """Return weights of the means of present cells as weights of the samples of every cell; 0 for absent cells."""
+    weights = np.zeros((counts.size, contrast.shape[1]))
+    weights[counts.ravel() > 0] = contrast / counts[counts > 0][:, None]
+    return weights
 
 
 def permute_labels(domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
@@ -141,7 +117,7 @@ def permute_labels(domain: Ints, classes: Ints, n_permutations: int, rng: np.ran
 
 
 def run_kernel_tests(
-    gram: Array, domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator, verbose: int = 0
+    gram: Array, domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator
 ) -> tuple[dict[str, PermutationResult | None], dict[int, PermutationResult]]:
     """Return the results for every kind of shift of features, None if no class is in two domains; and for every class.
 
@@ -151,24 +127,20 @@ def run_kernel_tests(
     across = permute_labels(domain, one_class, n_permutations, rng)
     within = permute_labels(domain, classes, n_permutations, rng)
     names, starts, compact = np.unique(classes, return_index=True, return_inverse=True)
-    jobs: list[tuple[int | str, PermutationTest, Ints]] = [
-        ("P(X)", PermutationTest(gram, Membership.from_codes(one_class, domain)), across)
-    ]
-    domain_shares = {}
+    covariate = run_kernel_test(gram, Membership.from_codes(one_class, domain), across)
+    results = {}
+    conditional = None
     for name, start, end in zip(names.tolist(), starts, [*starts[1:], len(classes)], strict=True):
-        present, codes = np.unique(domain[start:end], return_inverse=True)
+        part = slice(start, end)
+        present, codes = np.unique(domain[part], return_inverse=True)
         if len(present) > 1:
-            part = PermutationTest(gram[start:end, start:end], Membership.from_codes(one_class[start:end], codes))
-            jobs.append((name, part, np.searchsorted(present, within[start:end])))
-            domain_shares[name] = len(present) / (domain.max() + 1)
-    if domain_shares:
-        jobs.append(("L", PermutationTest(gram, Membership.from_codes(compact, domain)), within))
-    results = {key: test.run(labels) for key, test, labels in track(jobs, len(jobs), "Testing for shift", verbose)}
-    # In the paper's H an absent cell has no shift, so the weight of a class is the share of domains that have it.
-    parts = [results[name] * share for name, share in domain_shares.items()]
-    conditional = functools.reduce(PermutationResult.__add__, parts) if parts else None
-    kinds = {"covariate": results["P(X)"], "conditional": conditional, "prior_normalized": results.get("L")}
-    return kinds, {name: results[name] for name in domain_shares}
+            membership = Membership.from_codes(one_class[part], codes)
+            results[name] = run_kernel_test(gram[part, part], membership, np.searchsorted(present, within[part]))
+            # In the paper's H an absent cell has no shift, so a class weighs the share of domains that have it.
+            weighted = results[name] * (len(present) / (domain.max() + 1))
+            conditional = weighted if conditional is None else conditional + weighted
+    common = run_kernel_test(gram, Membership.from_codes(compact, domain), within) if results else None
+    return {"covariate": covariate, "conditional": conditional, "prior_normalized": common}, results
 
 
 def sample_tables(counts: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
