@@ -15,7 +15,6 @@ from ._candidate import (
     is_transductive,
     transform_for_classifier,
 )
-from ._displays import LeaderboardDisplay, ValidationSurfaceDisplay
 from ._ensemble import MIN_BATCH_ROWS, EnsembleClassifier
 from ._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE, FittedEnsemble, OutOfDomainPredictions
 from ._evaluation import (
@@ -39,6 +38,7 @@ from ._leaderboard import (
     MIN_DOMAINS_FOR_INTERVAL,
     Forecast,
     Leaderboard,
+    LeaderboardDisplay,
     LeaderboardRow,
     describe_expected_performance,
     domains_for_coverage,
@@ -117,7 +117,6 @@ __all__ = [
     "Method",
     "ProjectionSearchCV",
     "UnseenClassifier",
-    "ValidationSurfaceDisplay",
     "WithinDomainSplit",
     "register",
 ]

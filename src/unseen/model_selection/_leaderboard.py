@@ -1,4 +1,4 @@
-"""What a selection reports: the leaderboard, and the score to expect on a new domain with a prediction interval."""
+"""What a selection reports: the leaderboard and its plot, and the score to expect on a new domain."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 from scipy.special import stdtrit
+from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, Ints
 from ..metrics import expected_performance
+from ..report import import_pyplot
 from ..utils.optional_imports import optional_import
 from ._scoring import Metric
 
+# The palette of Okabe and Ito, which color-blind readers can distinguish; markers differ as well, for prints in gray.
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+MARKERS = ("o", "s", "^", "D", "v", "P")
+ACCENT = "#D55E00"
 SHOWN_COLUMNS = ("model", "kind", "mean", "standard_error", "weight")
 MIN_DOMAINS_FOR_INTERVAL = 3  # with two domains, the 97.5% quantile of Student's t is 12.7
 MAX_USABLE_SHARE = 0.25  # half-width of the widest informative interval, as a fraction of the range of the metric
@@ -420,3 +426,169 @@ class Leaderboard(Sequence[LeaderboardRow]):
 
 def _format_number(value: float) -> str:
     return f"{value:.3f}" if np.isfinite(value) else "-"
+
+
+class LeaderboardDisplay:
+    """Scores of the models of an UnseenClassifier on each held-out domain.
+
+    The rows are the models, best first: a point for each held-out domain, a diamond at the mean with an error bar of
+    one standard error, and both as numbers. The row of the selected model is shaded. The text at the right contains the
+    kind of each model; the diamonds of *transductive* models, which need batches of the new domain, are hollow.
+
+    Parameters
+    ----------
+    rows : sequence of LeaderboardRow
+        The leaderboard.
+    score_name : str, default="score"
+        Name of the scores at the axis.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+        The figure, after `plot`.
+    ax_ : matplotlib Axes
+        The axes, after `plot`.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> from unseen import UnseenClassifier
+    >>> from unseen.datasets import make_synthetic
+    >>> from unseen.model_selection import LeaderboardDisplay
+    >>> data = make_synthetic(validation_domain=True, random_state=0)
+    >>> model = UnseenClassifier(methods=["logistic", "linear SVM"])
+    >>> model = model.fit(data.data, data.target, sample_domain=data.domain)
+    >>> display = LeaderboardDisplay.from_classifier(model)
+    >>> len(display.ax_.get_yticklabels()) == len(model.leaderboard_)
+    True
+    """
+
+    def __init__(self, rows: Sequence[LeaderboardRow], *, score_name: str = "score") -> None:
+        self.rows = tuple(rows)
+        self.score_name = score_name
+
+    @classmethod
+    def from_classifier(cls, model: Any, *, ax: Any = None) -> Self:
+        """Plot the leaderboard of a fitted classifier.
+
+        Parameters
+        ----------
+        model : UnseenClassifier
+            A fitted classifier.
+        ax : matplotlib Axes, default=None
+            Axes to plot on; None creates a new figure, with a height according to the number of models.
+
+        Returns
+        -------
+        display : LeaderboardDisplay
+            The display, after `plot`.
+        """
+        check_is_fitted(model, "leaderboard_")
+        name = model.scoring.replace("_", " ") if isinstance(model.scoring, str) else "score"
+        return cls(model.leaderboard_, score_name=name).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Plot the leaderboard.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Axes to plot on; None creates a new figure, with a height according to the number of models.
+
+        Returns
+        -------
+        self : LeaderboardDisplay
+            The display, with `figure_` and `ax_`.
+        """
+        if ax is None:
+            ax = import_pyplot().subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
+        self.ax_ = ax
+        self.figure_ = ax.figure
+        for level, row in enumerate(self.rows):
+            if row.is_selected:
+                ax.axhspan(level - 0.5, level + 0.5, color=ACCENT, alpha=0.15, linewidth=0, zorder=0)
+            if np.isfinite(row.mean):
+                ax.errorbar(
+                    row.mean,
+                    level,
+                    xerr=row.standard_error,
+                    fmt="D",
+                    color="black",
+                    markersize=7,
+                    markerfacecolor="white" if row.kind == "transductive" else "black",
+                    capsize=3,
+                    elinewidth=1.5,
+                    zorder=4,
+                )
+            else:
+                ax.text(
+                    0.5,
+                    level,
+                    "failed",
+                    style="italic",
+                    transform=ax.get_yaxis_transform(),
+                    ha="center",
+                    va="center",
+                )
+        self._plot_domains()
+        ax.plot([], [], "D", color="black", label="mean, 1 standard error")
+        ax.set_ylim(len(self.rows) - 0.5, -0.5)
+        self._add_labels()
+        return self
+
+    def _plot_domains(self) -> None:
+        """Plot a point for each held-out domain; more domains than colors have the same color and marker."""
+        domains = list(self.rows[0].scores)
+        has_colors = len(domains) <= len(COLORS)
+        levels = np.arange(len(self.rows))
+        for k, domain in enumerate(domains):
+            label = None
+            if has_colors:
+                label = str(domain)
+            elif k == 0:
+                label = f"one of {len(domains)} held-out domains"
+            self.ax_.plot(
+                [row.scores[domain] for row in self.rows],
+                levels,
+                linestyle="",
+                color=COLORS[k] if has_colors else "0.5",
+                marker=MARKERS[k] if has_colors else "o",
+                markersize=6,
+                alpha=0.8,
+                zorder=3,
+                label=label,
+            )
+
+    def _add_labels(self) -> None:
+        ax = self.ax_
+        levels = range(len(self.rows))
+        ax.set_yticks(levels, [row.model for row in self.rows])
+        right = ax.secondary_yaxis("right")
+        right.set_yticks(levels, [_summary(row) for row in self.rows])
+        for axis in (ax, right):
+            axis.tick_params(axis="y", length=0)
+            for label, row in zip(axis.get_yticklabels(), self.rows, strict=True):
+                label.set_fontweight("bold" if row.is_selected else "normal")
+            axis.spines[:].set_visible(False)
+        ax.spines["bottom"].set_visible(True)
+        ax.grid(axis="x", color="0.9")
+        ax.set_axisbelow(True)
+        ax.set_xlabel(f"{self.score_name} on held-out domains")
+        # The legend is above the axes and starts below the names of models; long names of domains need several rows.
+        max_length = max(len(str(domain)) for domain in self.rows[0].scores)
+        ax.legend(
+            frameon=False,
+            fontsize="small",
+            loc="lower left",
+            bbox_to_anchor=(-0.1, 1),
+            ncols=min(7, max(1, 110 // (max_length + 6))),
+            borderaxespad=0.3,
+            handletextpad=0.1,
+            columnspacing=1.2,
+        )
+
+
+def _summary(row: LeaderboardRow) -> str:
+    numbers = f"{row.mean:.3f} ± {row.standard_error:.3f}  " if np.isfinite(row.mean) else ""
+    return f"{numbers}{row.kind}{', selected' if row.is_selected else ''}"
