@@ -12,8 +12,7 @@ import numpy as np
 import polars as pl
 
 import unseen
-from unseen.adaptation import HeldOutDomain, simulate_adaptation
-from unseen.model_selection import single_thread
+from unseen.model_selection import HeldOutDomain, simulate_adaptation, single_thread
 
 from .growth import make_table
 from .measure import Row

@@ -28,17 +28,22 @@ import polars as pl
 from sklearn.base import clone
 
 from studies.ensembles import NAMES, TABULAR, load_set
-from unseen.adaptation import AS_IS, OFFSETS, HeldOutDomain, apply_offsets, fit_offsets, score_gains
 from unseen.kernels import SizePlan
 from unseen.model_selection import (
+    AS_IS,
     METHODS,
+    OFFSETS,
     EvaluationConfig,
+    HeldOutDomain,
     LeaveOneDomainOut,
     SelectionOptions,
     TableSize,
+    apply_offsets,
+    fit_offsets,
     join_views,
     plan_adaptation,
     prepare_samples,
+    score_gains,
     select_model,
     single_thread,
 )

@@ -17,11 +17,11 @@ import typer
 import unseen
 from command import run_command
 from unseen import UnseenClassifier
-from unseen.adaptation import apply_offsets
 from unseen.cli._adapt import adapt
 from unseen.cli._predict import predict
 from unseen.cli._show import show
 from unseen.exceptions import SmallBatchError
+from unseen.model_selection import apply_offsets
 from unseen.models import load_model
 
 APP = typer.Typer(pretty_exceptions_enable=False)

@@ -11,11 +11,10 @@ from sklearn.linear_model import LogisticRegression
 
 import unseen
 from unseen import site_learning_curve
-from unseen.adaptation import AdaptationPlan
 from unseen.evaluation import validate_predictions
 from unseen.evaluation._site_curve import EXPONENTS, PowerLaw, make_curve
 from unseen.exceptions import DataWarning
-from unseen.model_selection import get_metric
+from unseen.model_selection import AdaptationPlan, get_metric
 from unseen.report._figures import LONGEST_NAME, MAX_SHOWN_COLUMNS, draw_column_shift
 from unseen.tables import Column, Schema
 

@@ -4,7 +4,25 @@
 of these.
 """
 
-from ._adaptation import SourceData, adapt_ensemble, check_new_domain, check_not_adapted, plan_adaptation
+from ._adaptation import (
+    AS_IS,
+    OFFSETS,
+    REFIT,
+    AdaptationPlan,
+    HeldOutDomain,
+    OffsetPrior,
+    SourceData,
+    adapt_ensemble,
+    apply_offsets,
+    check_new_domain,
+    check_not_adapted,
+    fit_offsets,
+    limit_held_out_domains,
+    log_evidence,
+    plan_adaptation,
+    score_gains,
+    simulate_adaptation,
+)
 from ._calibration import N_CALIBRATION_BINS
 from ._candidate import (
     Candidate,
@@ -106,6 +124,7 @@ from ._unseen_classifier import UnseenClassifier
 
 __all__ = [
     "METHODS",
+    "AdaptationPlan",
     "EnsembleClassifier",
     "Forecast",
     "HeldOutDomains",

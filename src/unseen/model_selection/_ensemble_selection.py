@@ -18,9 +18,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
-from ..adaptation import HeldOutDomain, limit_held_out_domains
 from ..linalg import Array, Ints
 from ..utils.samples import Balance, Samples
+from ._adaptation import limit_held_out_domains
 from ._calibration import (
     IDENTITY,
     LogitCalibration,
@@ -209,7 +209,6 @@ class FittedEnsemble:
         sets = self.conformal_sets
         ratio = self.predictions.prior_ratio
         natural = [P if ratio is None else adjust_priors(P, ratio) for P in self.held_out]
-        held_out = map(HeldOutDomain, self.predictions.domains, natural, self.codes)
         return EnsembleClassifier(
             [member.pipeline for member in self.members],
             self.weights,
@@ -220,7 +219,7 @@ class FittedEnsemble:
             conformal_scores=list(sets.scores),
             conformal_codes=None if sets.codes is None else list(sets.codes),
             prior_ratio=ratio,
-            held_out=[tuple(domain) for domain in limit_held_out_domains(list(held_out))],
+            held_out=limit_held_out_domains(list(zip(self.predictions.domains, natural, self.codes, strict=True))),
             raw_members=[j for j, member in enumerate(self.members) if member.features == "raw"],
         )
 
@@ -403,20 +402,9 @@ class OutOfDomainPredictions:
             fold_results.append(restrict_results({**self.results, "scores": scores}, counted))
         return fold_results
 
-    def candidate_results(self, *, skewed: bool = False) -> list[CandidateResult]:
-        """Results of the best settings of each variant; with `skewed` also on skewed batches, which takes longer."""
-        results = best_by_variant(self.candidates, self.results, self.folds, self.fold_results)
-        return [replace(result, skewed=self._skewed_score(result)) for result in results] if skewed else results
-
-    def _skewed_score(self, result: CandidateResult) -> float:
-        """Mean score of a candidate on skewed batches."""
-        positions = [self._position(candidate) for candidate in result.scored]
-        if np.isnan(self.inverse_temperatures[positions]).any():
-            return np.nan
-        weights = np.eye(len(self.candidates))[positions]
-        batches = [self._batches(k, weights[k], fold) for k, fold in enumerate(self.folds.predicted_by.tolist())]
-        scores = score_trials(batches, self._score_batch)[1]
-        return float(np.nanmean(scores)) if np.isfinite(scores).any() else np.nan
+    def candidate_results(self) -> list[CandidateResult]:
+        """Results of the best settings of each variant."""
+        return best_by_variant(self.candidates, self.results, self.folds, self.fold_results)
 
     def _position(self, candidate: Candidate) -> int:
         return next(j for j, other in enumerate(self.candidates) if other is candidate)
@@ -523,8 +511,9 @@ class OutOfDomainPredictions:
 
         def test(trial: FittedEnsemble, step: str) -> FittedEnsemble:
             gains = [trial.scores - selected.scores, trial.skewed - selected.skewed]
-            trials.append(replace(trial, acceptance_test=AcceptanceTest.from_gains(step, np.array(gains))))
-            return trials[-1] if trials[-1].acceptance_test.is_accepted else selected
+            result = AcceptanceTest.from_gains(step, np.array(gains))
+            trials.append(replace(trial, acceptance_test=result))
+            return trials[-1] if result.is_accepted else selected
 
         for other in transductive_names:
             trial = self._finish(fits[other], other, "transductive")

@@ -313,7 +313,8 @@ class LeaderboardRow:
     scores : dict
         Score on each held-out domain; NaN where there is none.
     skewed : float
-        Mean score on batches in which half of the classes have 80% of the samples; NaN if it was not computed.
+        Of an ensemble, the mean score on batches in which half of the classes have 80% of the samples, which only
+        transductive steps need; else NaN.
     params : dict
         Settings that are best on all held-out domains; empty for ensembles.
     seconds : float

@@ -107,7 +107,6 @@ class SelectedModel:
                 mean=result.mean,
                 standard_error=standard_error(result.scores[result.defined]),
                 scores=dict(zip(names, result.scores.tolist(), strict=True)),
-                skewed=result.skewed,
                 params=result.candidate.params,
                 seconds=result.seconds,
                 weight=weights.get(result.name, 0.0),
@@ -195,7 +194,7 @@ def select_model(
     ensemble = out_of_domain.select(
         config.preparation, ensemble=options.ensemble, transductive=options.transductive, among=options.among
     )
-    return SelectedModel(out_of_domain.candidate_results(skewed=tests_skewed), ensemble)
+    return SelectedModel(out_of_domain.candidate_results(), ensemble)
 
 
 def limit_evaluation_rows(candidates: Sequence[Candidate], plan: SizePlan, *, is_single: bool) -> list[Candidate]:

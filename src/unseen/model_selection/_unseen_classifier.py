@@ -17,14 +17,20 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..adaptation import AdaptationPlan
 from ..estimators import FEATURE_MAPS, Projection, Statistics, collect_statistics
 from ..kernels import SizePlan
 from ..utils.estimator_mixins import reset_fitted_attributes
 from ..utils.progress import with_callbacks
 from ..utils.samples import Balance, Samples, make_samples
 from ..utils.validation import Labels, encode_classes, require_named_domains
-from ._adaptation import SourceData, adapt_ensemble, check_new_domain, check_not_adapted, plan_adaptation
+from ._adaptation import (
+    AdaptationPlan,
+    SourceData,
+    adapt_ensemble,
+    check_new_domain,
+    check_not_adapted,
+    plan_adaptation,
+)
 from ._candidate import bind_domains, is_transductive
 from ._ensemble import EnsembleClassifier
 from ._evaluation import EvaluationConfig, ProgressOptions, single_thread

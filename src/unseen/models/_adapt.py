@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..adaptation import REFIT
 from ..linalg import Array
-from ..model_selection import SourceData, adapt_ensemble, check_new_domain, check_not_adapted
+from ..model_selection import REFIT, SourceData, adapt_ensemble, check_new_domain, check_not_adapted
 from ..tables import TableError, as_text, encode_class_labels, is_folder_or_pattern, is_path
 from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list

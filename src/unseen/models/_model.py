@@ -40,7 +40,7 @@ from ._table_model import TableModel
 from ._trusted_types import find_width
 
 if TYPE_CHECKING:
-    from ..adaptation import AdaptationPlan
+    from ..model_selection import AdaptationPlan
 
 DEFAULT_BATCH_SIZE = 20_000  # rows in memory at a time
 MAX_BATCH_VALUES = 2**24  # of an intermediate result, which take 128 MB: wide models predict in smaller batches
