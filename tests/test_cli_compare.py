@@ -160,14 +160,18 @@ def test_diagnose_draws(hospitals):
     assert (hospitals.parent / "shift.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_demo_compares_methods_on_the_digits_and_writes_a_report(tmp_path, monkeypatch):
+def test_the_demo_has_three_acts_of_at_most_eight_lines(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, out, err = unseen("demo", "--methods", "KFDA,logistic", "--quick", "--max-per-domain", 40, "--jobs", 1)
+    code, out, err = unseen("demo", "--jobs", 1)
     assert code == 0, err
-    assert "rot75" in out
-    assert "240 samples, 6 domains" in err
-    assert "rot75" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert (tmp_path / "rotated-digits.unseen-results.sqlite").exists()
+    acts = out.split("\n\n")
+    assert len(acts) == 4  # the recommendation, the paper, penguins, hospitals
+    assert all(len(act.splitlines()) <= 8 for act in acts)
+    assert max(map(len, out.splitlines())) <= 80
+    assert "86.7%" in acts[1]
+    assert "unseen show" in acts[3]
+    assert (tmp_path / "hospitals.unseen").exists()
+    assert (tmp_path / "synthetic.png").exists()
 
 
 @pytest.mark.parametrize("command", ["compare", "diagnose", "fit"])
@@ -322,7 +326,7 @@ def test_rows_of_a_patient_are_compared_together(tmp_path, monkeypatch, selectio
     together = json.loads(out)
     assert {use["column"]: use["use"] for use in together["data"]["columns"]}["patient"] == "group"
     code, out, err = unseen(*asked)
-    assert "Set --group to patient to keep its rows together" in err
+    assert "Set the parameter group to patient to keep its rows together" in err
     assert json.loads(out)["methods"] != together["methods"]  # other rows were drawn
     (tmp_path / "visits.csv").write_text("\n".join(["site,patient,u,v,label", *rows, "a,1-1,0.1,0.2,p"]))
     code, _, err = unseen(*asked, "--group", "patient")

@@ -44,7 +44,8 @@ def test_extract_writes_a_table_and_lists_what_it_skipped(here):
     folder = photos(here / "photos")
     (folder / "bonn" / "cat" / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     asked = ["extract", folder, "-o", "features.parquet", "--network", "tiny.onnx", "--output-name", "fc6"]
-    own = ["--resize", "9x9", "--crop", "8", "--mean", "1,2,3", "--std", "2", "--white", "1", "--channels", "bgr"]
+    settings = ("resize=[9,9]", "crop=8", "mean=[1,2,3]", "std=2", "scale=1", "channels=bgr")
+    own = [part for setting in settings for part in ("--override", setting)]
     code, said = run_command(app, *asked, *own)
     assert code == 0, said
     assert "24 images of 3 domains and 2 classes, tensor 'fc6' of tiny.onnx" in said
@@ -68,9 +69,8 @@ def test_extract_writes_a_table_and_lists_what_it_skipped(here):
     [
         (["--network", "none.onnx"], "The file 'none.onnx' does not exist"),
         (["--output-name", "fc8"], "no tensor 'fc8'. Did you mean 'fc6'?"),
-        (["--resize", "big"], "--resize must be a number of pixels"),
-        (["--mean", "a,b"], "--mean must be one number, or three, comma-separated; got 'a,b'"),
-        (["--crop", "9"], "8 x 8 pixels, so crop must be this size or None; got crop=9"),
+        (["--override", "resize=big"], "--override 'resize=big' is not NAME=NUMBER"),
+        (["--override", "crop=9"], "8 x 8 pixels, so crop must be this size or None; got crop=9"),
         (["--domain-from", "nothing"], "must have one group"),
         (["-o", "features.csv"], "should end in .parquet"),
     ],

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from command import run_command
+from unseen.datasets import load_hospitals
 from unseen.evaluation import Row, Store
 from unseen.evaluation._store import APPLICATION_ID
 from unseen.images._cache import Cache
@@ -196,7 +197,10 @@ def test_a_command_refuses_a_store_of_another_program_before_it_computes(tmp_pat
     monkeypatch.chdir(tmp_path)
     of_another_program(tmp_path / "places.sqlite")
     before = (tmp_path / "places.sqlite").read_bytes()
-    code, text = run_command(app, "demo", "--quick", "--jobs", 1, "--store", "places.sqlite")
+    load_hospitals()[0].write_csv("hospitals.csv")
+    code, text = run_command(
+        app, "compare", "hospitals.csv", "--label", "diagnosis", "--quick", "--jobs", 1, "--store", "places.sqlite"
+    )
     assert code == 2
     assert "Error: places.sqlite is not a results file" in text
     assert (tmp_path / "places.sqlite").read_bytes() == before

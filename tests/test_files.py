@@ -90,7 +90,6 @@ TOO_LONG = {
     "fit": ["fit", "none.csv", "-o", f"{LONG}.unseen"],
     "predict": ["predict", "none.unseen", "none.csv", "-o", f"{LONG}.csv"],
     "report of compare": ["compare", "none.csv", "--report", f"{LONG}.html"],
-    "store of demo": ["demo", "--store", f"{'x' * 246}.sqlite"],  # beside which SQLite writes longer names
     "report of diagnose": ["diagnose", "none.csv", "--report", f"{LONG}.html"],
     "figure of diagnose": ["diagnose", "none.csv", "--figure", f"{LONG}.png"],
     "extract": ["extract", "none", "--network", "none.onnx", "-o", f"{'x' * 247}.parquet"],  # beside it: .skipped.csv

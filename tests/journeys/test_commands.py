@@ -28,7 +28,7 @@ pytest.importorskip("skops", reason="model files need the extra")
 
 import unseen
 from journey_tables import REAL_TABLES, ROLES, SCRIPT, Data, first_screen, make_table, read_rows, run
-from unseen.datasets import load_digits_table, make_synthetic
+from unseen.datasets import make_synthetic
 
 pytestmark = pytest.mark.journeys
 JOBS = ("--jobs", 2)
@@ -217,15 +217,13 @@ def test_fit_of_many_sites_leaves_out_one_of_three_rows(home):
     assert card["expected_performance"]["lower"] < card["expected_performance"]["mean"]
 
 
-def test_demo_compares_the_digits(home):
-    done = run("demo", *JOBS, "--format", "json", cwd=home)
-    summary = json.loads(done.stdout)
-    table = load_digits_table()
-    (majority,) = [method for method in summary["methods"] if method["name"] == "majority"]
-    frequencies = np.unique(table.y, return_counts=True)[1] / len(table.y)
-    assert majority["mean"] <= frequencies.max() + 1e-9
-    assert summary["verdict"]["recommendation"]["method"] in {method["name"] for method in summary["methods"]}
-    assert (home / "report.html").exists()
+def test_demo_shows_the_paper_the_penguins_and_the_hospitals(home):
+    result = json.loads(run("demo", *JOBS, "--format", "json", cwd=home).stdout)
+    assert result["synthetic"]["CIDG"] == pytest.approx(0.8667, abs=5e-4)
+    assert all(scores["CIDG"] > scores["logistic"] for scores in result["penguins"]["species"].values())
+    hospitals = result["hospitals"]
+    assert hospitals["expected"]["lower"] < hospitals["model_accuracy"] < hospitals["expected"]["upper"]
+    assert hospitals["adapted_log_loss"] < hospitals["model_log_loss"]
 
 
 def test_reproduce_synthetic_has_the_nearest_neighbor_of_scikit_learn(home):

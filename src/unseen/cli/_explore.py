@@ -8,17 +8,11 @@ from . import _options as o
 from ._report import error_console, print_notices, translate_errors
 
 
+@o.with_table_options
 def explore(
     data: o.OptionalData = None,
-    label: o.Label = None,
-    domain: o.Domain = None,
-    group: o.Group = None,
-    features: o.Features = None,
-    drop: o.Drop = None,
-    unlabeled: o.Unlabeled = None,
-    dates: o.Dates = "drop",
-    categories: o.Categories = None,
-    max_per_domain: o.MaxPerDomain = None,
+    *,
+    request: o.Request,
     scale: o.OptionalScale = None,
     setting: Annotated[
         str,
@@ -33,7 +27,6 @@ def explore(
         bool, o.make_option(o.OUTPUT, "--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
     quiet: o.Quiet = False,
-    seed: o.Seed = 0,
     port: Annotated[
         int,
         o.make_option(o.COMPUTATION, min=0, max=65535, metavar="N", help="Port of the server; 0 selects a free one."),
@@ -47,27 +40,14 @@ def explore(
     Example: unseen explore hospitals.csv --label diagnosis --domain hospital
     """
     from ..explore import Server, Session, Setting, open_examples
-    from ..tables import TableOptions
 
     with translate_errors():
         if data is None:
-            sources = open_examples(seed, scale)
+            sources = open_examples(request.seed, scale)
         else:
-            options = TableOptions(
-                label=label,
-                domain=domain,
-                features=o.parse_names(features),
-                drop=o.parse_names(drop),
-                unlabeled=unlabeled,
-                max_per_domain=max_per_domain,
-                seed=seed,
-                group=group,
-                dates=dates,
-                categories=o.parse_names(categories),
-            )
-            table = o.read_table(data, options)
+            table = o.read_table(data, request)
             print_notices(table.notices)
-            session = Session(table, scale or "standardize", seed=seed)
+            session = Session(table, scale or "standardize", seed=request.seed)
             Setting.parse(setting, session.domains)  # so that an error is printed here and not on the page
             sources = {table.name: lambda: session}
         server = Server(sources, port)

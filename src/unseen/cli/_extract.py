@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,11 +20,6 @@ PHOTOS_HELP = "Folder of images in DOMAIN/CLASS/, or a table with the columns pa
 Photos = Annotated[Path, typer.Argument(metavar="PHOTOS", help=PHOTOS_HELP, show_default=False)]
 
 
-def _make_override(metavar: str | None, help: str, **settings: Any) -> Any:
-    """Make an option that overrides a part of the preprocessing of --preset."""
-    return o.make_option(o.PHOTOGRAPHS, metavar=metavar, show_default="by --preset", help=help, **settings)
-
-
 def extract(
     photos: Photos,
     *,
@@ -31,28 +27,15 @@ def extract(
     output_name: o.OutputName = None,
     domain_from: o.DomainFrom = None,
     preset: o.Preset = "torchvision",
-    resize: Annotated[
-        str | None,
-        _make_override("SIZE", "Size in pixels: the short edge, such as 256, or width and height, such as 256x256."),
-    ] = None,
-    crop: Annotated[
-        float | None,
-        _make_override(
-            "SIZE", "Size of the center crop: in pixels, or, before resizing, as a share such as 0.875.", min=0
+    override: Annotated[
+        list[str] | None,
+        o.make_option(
+            o.PHOTOGRAPHS,
+            metavar="NAME=VALUE",
+            show_default="none",
+            help="Change a part of --preset: resize=256 or [256,256], crop, mean, std, scale, channels or resample. "
+            "Can be repeated.",
         ),
-    ] = None,
-    mean: Annotated[
-        str | None, _make_override("NUMBERS", "Mean to subtract: one number, or three, comma-separated.")
-    ] = None,
-    std: Annotated[
-        str | None, _make_override("NUMBERS", "Standard deviation to divide by: one number, or three, comma-separated.")
-    ] = None,
-    white: Annotated[
-        float | None, _make_override("NUMBER", "Value of white before mean and std are applied, such as 255 or 1.")
-    ] = None,
-    channels: Annotated[Literal["rgb", "bgr"] | None, _make_override(None, "Channel order of the network.")] = None,
-    resample: Annotated[
-        Literal["bilinear", "bicubic"] | None, _make_override(None, "Interpolation when images are resized.")
     ] = None,
     strict: Annotated[
         bool, o.make_option(o.PHOTOGRAPHS, "--strict", help="Stop at the first image that cannot be read.")
@@ -71,7 +54,7 @@ def extract(
 ) -> None:
     """Compute features of photographs with a network, as a table for unseen compare.
 
-    --preset defines the preprocessing; options such as --resize override parts of it. Images that cannot be read are
+    --preset defines the preprocessing, and --override changes parts of it. Images that cannot be read are
     listed in a file next to the table.
 
     Example: unseen extract photos -o features.parquet --network alexnet.onnx --output-name fc6 --preset caffe
@@ -83,23 +66,14 @@ def extract(
             raise ValueError("A .parquet file cannot be written to standard output. Pass the name of a file.")
         check_output_path(output, ".parquet")
         check_output_path(output.with_suffix(".skipped.csv"))
-        overrides = {
-            "resize": _parse_size(resize),
-            "crop": crop,
-            "mean": _parse_numbers(mean, "--mean"),
-            "std": _parse_numbers(std, "--std"),
-            "scale": white,
-            "channels": channels,
-            "resample": resample,
-        }
-        given = {name: value for name, value in overrides.items() if value is not None}
+        overrides = dict(map(_parse_override, override or []))
         collection = find_photos(photos, domain_from)
         print_notices(collection.notices)
         extractor = make_extractor(
             collection.name,
             network,
             output_name=output_name,
-            preprocessing={"preset": preset, **given},
+            preprocessing={"preset": preset, **overrides},
             store=store,
             batch_size=batch_size,
             n_jobs=jobs,
@@ -163,20 +137,12 @@ def write_skipped(skipped: list[Skipped], path: Path) -> None:
     print_notices([f"{count} could not be read and left out, such as {first}. {path} lists them."])
 
 
-def _parse_numbers(text: str | None, option: str) -> list[float] | None:
-    if text is None:
-        return None
+def _parse_override(item: str) -> tuple[str, Any]:
+    """Parse the name and the value of a setting: a number, a list of numbers, or a word."""
+    name, _, value = item.partition("=")
+    if name in ("channels", "resample"):
+        return name, value
     try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ValueError(f"{option} must be one number, or three, comma-separated; got {text!r}.") from None
-
-
-def _parse_size(text: str | None) -> int | tuple[int, ...] | None:
-    if text is None:
-        return None
-    parts = text.lower().split("x")
-    if not all(part.strip().isdecimal() for part in parts) or len(parts) > 2:
-        raise ValueError(f"--resize must be a number of pixels, such as 256 or 256x256; got {text!r}.")
-    sizes = tuple(map(int, parts))
-    return sizes if len(sizes) > 1 else sizes[0]
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        raise ValueError(f"--override {item!r} is not NAME=NUMBER or NAME=LIST, such as mean=[1,2,3].") from None

@@ -503,31 +503,34 @@ def parse_names(names: str | None) -> list[str] | None:
     return [name.strip() for line in lines for name in line if name.strip()]
 
 
+def parse_pairs(items: Sequence[str] | None, option: str, example: str) -> list[tuple[str, str]]:
+    """Parse entries of the form NAME=VALUE: one in each item, or several with commas between them."""
+    pairs = []
+    for item in items or []:
+        for entry in parse_names(item) or [""]:
+            name, _, value = (part.strip() for part in entry.rpartition("="))
+            if not name or not value:
+                raise ValueError(f"{option} {item!r} is not of the form NAME=VALUE, such as {example}.")
+            pairs.append((name, value))
+    return pairs
+
+
 def parse_missing(items: Sequence[str] | None) -> dict[str, list[str]] | None:
-    """Parse values that stand for missing values: COLUMN=VALUE each, or several with commas between them."""
-    if not items:
-        return None
+    """Parse values that stand for missing values, by column."""
     missing: dict[str, list[str]] = {}
-    for item in items:
-        for pair in parse_names(item) or [""]:
-            column, sign, value = pair.rpartition("=")
-            if not column.strip() or not sign or not value.strip():
-                raise ValueError(f"--missing {item!r} must be COLUMN=VALUE, such as chol=0.")
-            missing.setdefault(column.strip(), []).append(value.strip())
-    return missing
+    for column, value in parse_pairs(items, "--missing", "chol=0"):
+        missing.setdefault(column, []).append(value)
+    return missing or None
 
 
 def parse_shares(text: str) -> dict[str, float]:
     """Parse comma-separated classes and their shares, such as ``ill=0.03``."""
     shares = {}
-    for entry in parse_names(text) or []:
-        name, separator, value = entry.rpartition("=")
+    for name, value in parse_pairs([text], "--prior", "ill=0.03,well=0.97"):
         try:
-            shares[name.strip()] = float(value)
+            shares[name] = float(value)
         except ValueError:
-            separator = ""
-        if not separator:
-            raise ValueError(f"--prior {text!r} is not a list of classes and shares, such as ill=0.03,well=0.97.")
+            raise ValueError(f"--prior: the share of {name} must be a number; got {value!r}.") from None
     return shares
 
 
@@ -536,14 +539,6 @@ def read_table(data: Path, request: TableOptions) -> Table:
     from ..tables import read_survey, survey_table
 
     return read_survey(survey_table(data, request), request.seed)
-
-
-def embedded_table(max_per_domain: int | None, seed: int) -> Table:
-    """Return the rotated digits, the example of ``unseen demo``."""
-    from ..datasets import load_digits_table
-
-    table = load_digits_table()
-    return table.take(table.samples.subsample_rows(max_per_domain=max_per_domain, seed=seed))
 
 
 @contextmanager

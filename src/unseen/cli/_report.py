@@ -60,8 +60,8 @@ def set_quiet(quiet: bool) -> bool:
 
 
 def make_console() -> Terminal:
-    """Return a console for standard output, as wide as the terminal."""
-    return Terminal(width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    """Return a console for standard output, as wide as the terminal, or as COLUMNS."""
+    return Terminal(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH)
 
 
 def make_table(text_columns: Iterable[str], number_columns: Iterable[str], title: str | None = None) -> RichTable:

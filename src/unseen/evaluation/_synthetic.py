@@ -115,7 +115,13 @@ def tied_target_accuracies(method: str, problem: Problem) -> Array:
 
 
 def run_synthetic(
-    draws: Sequence[Draw], *, grid: str = "ours", quick: bool = False, n_jobs: int | None = None, verbose: int = 0
+    draws: Sequence[Draw],
+    *,
+    selections: Sequence[str] = CHOSEN_BY,
+    grid: str = "ours",
+    quick: bool = False,
+    n_jobs: int | None = None,
+    verbose: int = 0,
 ) -> list[Row]:
     """Repeat the experiment on several draws; the task of a row is the validation that selected its settings.
 
@@ -124,7 +130,7 @@ def run_synthetic(
     jobs = [
         delayed(_run_draw)(draw, chosen_by, seed, grid, quick)
         for seed, draw in enumerate(draws)
-        for chosen_by in CHOSEN_BY
+        for chosen_by in selections
     ]
     results = parallel(n_jobs)(jobs)
     return [row for rows in track(results, len(jobs), "synthetic", verbose) for row in rows]
