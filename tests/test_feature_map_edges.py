@@ -7,7 +7,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
@@ -99,17 +98,6 @@ def test_parameters_that_a_map_makes_idle_are_not_searched():
     ProjectionSearchCV(CIDG(), [{"gamma": [0.1]}, {"feature_map": ["linear"]}]).fit(X, Y, sample_domain=D)
 
 
-@pytest.mark.parametrize("how", ["of the map", "global"])
-def test_output_as_data_frames_does_not_disturb_a_comparison(how):
-    fitted = PivotedNystroem(20, random_state=0).fit(X)
-    methods = ["mapped ridge", "dica"]
-    expected = UnseenClassifier(methods, feature_map=FrozenEstimator(fitted)).fit(X, Y, sample_domain=D)
-    framed = FrozenEstimator(clone(fitted).set_output(transform="pandas").fit(X) if how == "of the map" else fitted)
-    with sklearn.config_context(transform_output="pandas" if how == "global" else "default"):
-        model = UnseenClassifier(methods, feature_map=framed).fit(X, Y, sample_domain=D)
-    assert [row.scores for row in model.leaderboard_] == [row.scores for row in expected.leaderboard_]
-
-
 def test_sparse_samples_can_be_their_own_features():
     expected = CIDG(feature_map="linear").fit_transform(X, Y, sample_domain=D)
     found = CIDG(feature_map="linear").fit_transform(sparse.csr_array(X), Y, sample_domain=D)
@@ -188,29 +176,6 @@ def test_a_map_must_give_the_same_number_of_features_for_any_chunk():
 
 
 # Landmarks
-
-
-def test_a_tolerance_asks_for_no_more_memory_than_it_needs():
-    many = np.random.default_rng(0).normal(size=(20_000, 2))
-    model = PivotedNystroem(10**9, tolerance=1e-2, gamma=0.1, random_state=0).fit(many)  # all at once: 3 TB
-    assert model.trace_error_ <= 1e-2
-    assert model.n_components_ < 100
-
-
-def test_room_that_is_made_as_it_is_needed_changes_nothing():
-    whole = PivotedNystroem(80, gamma=5.0, block_size=4, random_state=0).fit(X)
-    grown = PivotedNystroem(80, gamma=5.0, block_size=4, tolerance=1e-12, random_state=0)
-    with pytest.warns(sklearn.exceptions.ConvergenceWarning, match="stopped at n_components=80"):
-        grown.fit(X)
-    np.testing.assert_array_equal(grown.component_indices_, whole.component_indices_)
-    np.testing.assert_array_equal(grown.cholesky_, whole.cholesky_)
-
-
-def test_a_refit_that_fails_leaves_nothing_of_the_fit_before():
-    model = PivotedNystroem(5).fit(X)
-    with pytest.raises(ValueError, match="gave NaN or infinite values"):
-        model.set_params(kernel=lambda a, b: 1.0 if a is b or np.array_equal(a, b) else np.nan).fit(X[:, :2])
-    assert not hasattr(model, "components_")
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "poly", "laplacian"])

@@ -9,8 +9,7 @@ import pytest
 import sklearn
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import sparse
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import LeaveOneGroupOut, cross_validate
 from sklearn.pipeline import make_pipeline
@@ -114,15 +113,6 @@ def test_a_new_domain_of_one_row_has_no_effects_to_estimate():
     assert harmonizer.transform(X[:1], sample_domain=["a"]).shape == (1, 5)
 
 
-def test_a_change_of_origin_and_unit_of_a_domain_leaves_no_trace():
-    X, d, _ = sites()
-    moved = np.where((d == "a")[:, None], 7 * X - 3, X)
-    harmonizer = DomainHarmonizer(eb=False, reference="c")
-    before = harmonizer.fit_transform(X, sample_domain=d)
-    np.testing.assert_allclose(harmonizer.fit_transform(moved, sample_domain=d), before, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(before[d == "c"], X[d == "c"])
-
-
 @pytest.mark.parametrize("options", OPTIONS[:-1])
 def test_units_of_features_and_covariates_and_the_order_of_rows_do_not_matter(options):
     X, d, C = sites()
@@ -172,12 +162,6 @@ def test_means_net_of_classes_equal_combat_with_the_label_as_covariate():
     names = np.array(["ill", "well"])[y]
     named = DomainHarmonizer(preserve_classes=True, mean_only=True).fit_transform(X, names, sample_domain=d)
     np.testing.assert_allclose(named, Z, rtol=1e-9, atol=1e-9)
-
-
-def test_labels_are_not_looked_at_unless_they_are_preserved():
-    X, y, d = two_classes()
-    first = DomainHarmonizer().fit_transform(X, y, sample_domain=d)
-    np.testing.assert_array_equal(first, DomainHarmonizer().fit_transform(X, y[::-1], sample_domain=d))
 
 
 @pytest.mark.parametrize("labels", ["two classes", "three classes"])
@@ -237,15 +221,6 @@ def test_covariates_are_the_same_in_fit_and_transform():
     without = DomainHarmonizer().fit(X, sample_domain=d)
     with pytest.raises(ValueError, match="was fitted with 0"):
         without.transform(X, sample_domain=d, covariates=C)
-
-
-def test_a_fit_that_failed_is_no_fit():
-    X, d, _ = sites()
-    harmonizer = DomainHarmonizer().fit(X, sample_domain=d)
-    with pytest.raises(ValueError, match="constant within every domain"):
-        harmonizer.fit(X, sample_domain=d, covariates=np.ones(len(X)))
-    with pytest.raises(NotFittedError):
-        harmonizer.transform(X, sample_domain=d)
 
 
 def test_an_unknown_reference_is_named():
@@ -310,28 +285,6 @@ def test_copies_of_a_feature_have_a_prior_without_spread():
     plain = DomainHarmonizer(eb=False).fit_transform(X, sample_domain=d)
     np.testing.assert_allclose(Z, np.hstack([plain] * 3), rtol=1e-3)
     assert np.ptp(Z, axis=1).max() < 1e-12
-
-
-def test_missing_values_and_sparse_samples_are_refused():
-    X, d, _ = sites()
-    with pytest.raises(TypeError, match=r"[Ss]parse"):
-        DomainHarmonizer().fit(sparse.csr_array(X), sample_domain=d)
-    missing = X.copy()
-    missing[0, 0] = np.nan
-    with pytest.raises(ValueError, match="NaN"):
-        DomainHarmonizer().fit(missing, sample_domain=d)
-    with pytest.raises(ValueError, match="X is too large"):
-        DomainHarmonizer().fit(X * 1e200, sample_domain=d)
-
-
-def test_input_is_left_alone_and_its_precision_kept():
-    X, d, _ = sites()
-    single = X.astype(np.float32)
-    before = single.copy()
-    Z = DomainHarmonizer().fit_transform(single, sample_domain=d)
-    np.testing.assert_array_equal(single, before)
-    assert Z.dtype == np.float32
-    np.testing.assert_allclose(Z, DomainHarmonizer().fit_transform(X, sample_domain=d), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("options", [{}, {"transductive": True}, {"preserve_classes": True}])

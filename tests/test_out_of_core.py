@@ -140,15 +140,6 @@ def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
         assert np.unique(found.domain, return_counts=True)[1].tolist() == [10, 10, 10]
 
 
-def test_a_draw_of_a_draw_is_a_part_of_it(parts):
-    whole = survey_table(parts / "parts")
-    first = whole.subsample_domains(80, 1)
-    second = first.subsample(60, 2)
-    inside = {tuple(row) for row in read_survey(first).X}
-    assert read_survey(second).X.shape == (60, 3)
-    assert all(tuple(row) in inside for row in read_survey(second).X)
-
-
 def test_a_table_that_does_not_fit_is_drawn_from_and_said(parts, monkeypatch):
     monkeypatch.setattr("unseen.tables._load.available_bytes", lambda: 4 * 8 * 3 * 300)
     found = load_table(parts / "parts")
@@ -220,21 +211,6 @@ def test_above_a_size_landmarks_are_chosen_and_said_and_kept_in_the_card(parts):
     assert unseen("predict", model, parts / "parts" / "*.parquet", "-o", output)[0] == 0
     table = load_table(parts / "whole.parquet")
     assert pl.read_parquet(output)["label"].to_list() == fitted.predict(table.X).tolist()
-
-
-@pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("options", [["--feature-map", "none"], ["--max-per-domain", "100"]])
-def test_exact_kernels_are_kept_where_they_were_asked_for_or_there_are_few_rows(parts, options):
-    code, text = unseen("fit", parts / "parts", "--methods", "kfda", "-o", parts / "m.unseen", *options)
-    assert code == 0, text
-    assert read_card(parts / "m.unseen")["stream"] == {}
-
-
-def test_landmarks_can_be_asked_for_at_any_size(parts):
-    options = ["--methods", "kfda", "--feature-map", "nystroem", "--landmarks", 25, "--max-per-domain", 40]
-    assert unseen("fit", parts / "parts", "-o", parts / "m.unseen", *options)[0] == 0
-    stream = read_card(parts / "m.unseen")["stream"]
-    assert (stream["projection_rows"], stream["landmarks"]) == (120, 25)
 
 
 @pytest.mark.usefixtures("large")

@@ -22,7 +22,6 @@ from helpers import METHODS, make, three_domains
 from unseen import CIDG, DICA, KFDA, SCA
 from unseen.estimators import Projection
 from unseen.estimators._statistics import BLOCK_ROWS, Statistics
-from unseen.exceptions import SingleDomainWarning
 from unseen.linalg._cell_statistics import CellStatistics, Membership
 from unseen.utils.validation import EncodedLabels
 
@@ -66,14 +65,6 @@ def test_chunks_of_any_size_in_any_order_give_the_one_pass_answer(name, seed, cu
     assert_same_fit(stream(clone(model), order, sorted(cuts)), model.fit(X, Y, sample_domain=NAMES))
 
 
-@every_method
-def test_domains_and_classes_may_appear_as_the_stream_goes_on(name):
-    model = make(name, feature_map="linear")
-    by_cell = np.lexsort((Y, -D))  # the last domain first, one class after the other, sample by sample
-    one_pass = clone(model).fit(X, Y, sample_domain=NAMES)
-    assert_same_fit(stream(model, by_cell, np.arange(1, len(X))), one_pass)
-
-
 @pytest.mark.parametrize("centering", ["source", "target"])
 def test_centering_works_on_a_stream_as_it_does_on_a_fit(centering):
     model = CIDG(feature_map="linear", centering=centering)
@@ -101,13 +92,6 @@ def test_a_fit_forgets_the_stream():
         model.fit(X, Y, sample_domain=NAMES), KFDA(feature_map="linear").fit(X, Y, sample_domain=NAMES), tolerance=0
     )
     assert not hasattr(model, "declared_classes_")
-
-
-def test_a_stream_forgets_an_earlier_fit_of_another_kind():
-    model = CIDG().fit(X, -Y, sample_domain=D).set_params(feature_map="linear")
-    model.partial_fit(X, Y, sample_domain=NAMES)
-    assert_same_fit(model, CIDG(feature_map="linear").fit(X, Y, sample_domain=NAMES))
-    assert not {"dual_coef_", "X_fit_", "gamma_"} & set(vars(model))
 
 
 def test_without_labels_udica_streams_too():
@@ -182,20 +166,6 @@ def test_one_class_is_an_error_only_when_the_projection_is_used():
     assert_same_fit(model, CIDG(feature_map="linear").fit(X, Y, sample_domain=NAMES))
 
 
-def test_one_domain_is_a_warning_only_when_the_projection_is_used():
-    rows = D == 1
-    model = CIDG(feature_map="linear").partial_fit(X[rows], Y[rows], sample_domain=NAMES[rows])
-    with pytest.warns(SingleDomainWarning, match="single domain, .*'south'"):
-        model.transform(NEW)
-    with pytest.warns(SingleDomainWarning, match="without sample_domain"):
-        CIDG(feature_map="linear").partial_fit(X, Y).finalize()
-
-
-def test_settings_count_at_the_time_of_solving():
-    model = stream(CIDG(feature_map="linear"), np.arange(len(X)), [20]).set_params(ridge=0.5, n_components=1)
-    assert_same_fit(model, CIDG(1, feature_map="linear", ridge=0.5).fit(X, Y, sample_domain=NAMES))
-
-
 # What partial_fit refuses
 
 
@@ -236,24 +206,6 @@ def test_a_chunk_that_is_refused_leaves_no_trace(what):
     with pytest.raises(ValueError, match=message):
         model.partial_fit(bad_X, bad_y, sample_domain=bad_domain)
     assert pickle.dumps(model) == before
-
-
-def test_a_stream_whose_first_chunk_was_refused_can_begin():
-    model = CIDG(feature_map="linear")
-    with pytest.raises(ValueError, match="NaN"):
-        model.partial_fit(np.full((3, 2), np.nan), [0, 1, 2], sample_domain=[0, 1, 1])
-    assert_same_fit(
-        model.partial_fit(X, Y, sample_domain=NAMES), CIDG(feature_map="linear").fit(X, Y, sample_domain=NAMES)
-    )
-
-
-def test_chunks_are_left_alone():
-    given_X, given_y, given_d = X.copy(), Y.copy(), D.copy()
-    model = CIDG(feature_map="linear").partial_fit(given_X, given_y, sample_domain=given_d)
-    np.testing.assert_array_equal(given_X, X)
-    expected = copy.deepcopy(model).transform(NEW)
-    given_X[:] = given_y[:] = given_d[:] = 0
-    np.testing.assert_array_equal(model.transform(NEW), expected)
 
 
 # Statistics

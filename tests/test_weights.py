@@ -17,10 +17,8 @@ from sklearn.preprocessing import StandardScaler
 
 from helpers import three_domains
 from unseen import KFDA, ProjectionSearchCV, UndoBias, UnseenClassifier
-from unseen.estimators import collect_statistics
 from unseen.evaluation import Protocol, make_tasks
 from unseen.evaluation._method_evaluation import _predict_targets_by_ensemble
-from unseen.kernels import SizePlan
 from unseen.model_selection import (
     METHODS,
     EnsembleClassifier,
@@ -31,7 +29,6 @@ from unseen.model_selection import (
     evaluate_candidates,
     tabulate_candidates,
 )
-from unseen.model_selection._refit import LandmarkFit
 from unseen.models import Model, fit_table, model_card
 from unseen.tables import table_from_arrays
 from unseen.utils.samples import Samples
@@ -61,24 +58,6 @@ def said_of(method, samples, splits, **how):
 
 
 # Weights of samples
-
-
-@pytest.mark.parametrize(
-    "method",
-    [
-        "logistic",
-        "RBF SVM",
-        "DICA",
-        "Undo-Bias",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("linear SVM", "centered logistic")),
-    ],
-)
-def test_weights_of_one_are_no_weights(method):
-    X, y, d = uneven()
-    model = UnseenClassifier([method], transductive="centered" in method)
-    fits = [sklearn.clone(model).fit(X, y, sample_domain=d, sample_weight=w) for w in (None, np.ones(len(y)))]
-    rows = [[(row.model, row.mean, row.params) for row in fit.leaderboard_] for fit in fits]
-    assert rows[0] == rows[1]
 
 
 def test_whole_weights_are_repeated_rows():
@@ -190,28 +169,6 @@ def test_balanced_classes_are_those_of_scikit_learn(kind):
     expected = sklearn.clone(pipeline[-1]).set_params(class_weight="balanced").fit(X, y)
     np.testing.assert_allclose(pipeline[-1].coef_, expected.coef_, atol=1e-3)
     assert np.abs(sklearn.clone(pipeline[-1]).fit(X, y).coef_ - expected.coef_).max() > 1e-2
-
-
-def test_a_nearest_neighbor_is_as_it_was():
-    X, y, d = uneven()
-    samples, splits = Samples(X, y, d), list(LeaveOneDomainOut().split(X, y, d))
-    for balance in ("classes", "domains"):
-        for one, other in zip(
-            said_of("1-NN", samples, splits), said_of("1-NN", samples, splits, balance=balance), strict=True
-        ):
-            np.testing.assert_array_equal(one.codes, other.codes)
-
-
-def test_through_landmarks_the_head_is_balanced_too():
-    X, y, d = uneven()
-    samples, plan = Samples(X, y, d), SizePlan.from_rows(len(y), exact=False, landmarks=20)
-    candidate = next(METHODS["KFDA"].candidates(3, heads=["logistic"]))
-    large = LandmarkFit(samples, lambda projection: collect_statistics(projection, X, y, d), plan, balance="domains")
-    pipeline, _ = large.fit_candidate(candidate)
-    Z, weight = pipeline[0].transform(X), samples.weights(balance="domains")
-    named = {f"{step}__sample_weight": weight for step in ("standardscaler", "logisticregression")}
-    expected = sklearn.clone(pipeline[-1]).fit(Z, y, **named)
-    np.testing.assert_allclose(pipeline[-1].predict_proba(Z), expected.predict_proba(Z))
 
 
 # Probabilities of models that were trained with balanced classes
@@ -336,16 +293,6 @@ def test_groups_are_never_parted_and_shares_are_nearly_kept(train_size, stratify
             assert abs(share - train_size) <= 2 * 3 / np.sum(d == domain) + 0.02
 
 
-def test_groups_of_one_are_no_groups():
-    X, y, d, _ = visits()
-    how = {"random_state": 3, "n_splits": 4}
-    alone = list(WithinDomainSplit(**how).split(X, y, d))
-    grouped = list(WithinDomainSplit(**how).split(X, y, groups=np.arange(len(y)), sample_domain=d))
-    for one, other in zip(alone, grouped, strict=True):
-        for rows, same in zip(one, other, strict=True):
-            np.testing.assert_array_equal(rows, same)
-
-
 def test_groups_alone_with_their_class_are_split_together():
     y, patient = np.array([0, 0, 1, 1]), np.array(["a", "a", "b", "b"])
     train, test = next(WithinDomainSplit().split(np.zeros((4, 1)), y, groups=patient, sample_domain=["x"] * 4))
@@ -378,12 +325,6 @@ def test_no_search_parts_a_group(search, routing):
             sklearn.clone(search).set_params(cv=3).fit(X, y, **known)
         with pytest.raises(ValueError, match="groups must hold one label per sample; got 2 labels"):
             sklearn.clone(search).fit(X, y, sample_domain=d, groups=[1, 2])
-
-
-def test_some_of_the_samples_keep_their_weights_and_groups():
-    X, y, d, patient = visits()
-    some = Samples(X, y, d, weight=np.arange(len(y)), group=patient).take(np.array([5, 2]))
-    assert (some.weight.tolist(), some.group.tolist()) == ([5, 2], patient[[5, 2]].tolist())
 
 
 @pytest.mark.parametrize("repeat", [0, 1])
