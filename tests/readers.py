@@ -31,7 +31,7 @@ from unseen import CIDG
 from unseen.datasets import load_folder
 from unseen.evaluation import Protocol, Store, Task, run
 from unseen.images import ImageFeatures, extract, find_photos
-from unseen.images._table import Thumbnails
+from unseen.images._features import Thumbnails
 from unseen.model_selection import HEADS, EnsembleClassifier
 from unseen.models import ModelFileError, TableModel, load_model, read_card, save_model
 from unseen.shift import Novelty

@@ -44,7 +44,7 @@ def test_extract_writes_a_table_and_lists_what_it_skipped(here):
     folder = photos(here / "photos")
     (folder / "bonn" / "cat" / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     asked = ["extract", folder, "-o", "features.parquet", "--network", "tiny.onnx", "--output-name", "fc6"]
-    settings = ("resize=[9,9]", "crop=8", "mean=[1,2,3]", "std=2", "scale=1", "channels=bgr")
+    settings = ("resize=[9,9]", "crop=0.8", "mean=[1,2,3]", "std=2", "scale=1", "channels=bgr")
     own = [part for setting in settings for part in ("--override", setting)]
     code, said = run_command(app, *asked, *own)
     assert code == 0, said
@@ -55,7 +55,7 @@ def test_extract_writes_a_table_and_lists_what_it_skipped(here):
     metadata = pytest.importorskip("polars").read_parquet_metadata(here / "features.parquet")
     how = json.loads(metadata["unseen.images"])["preprocessing"]
     assert how["resize"] == [9, 9]
-    assert (how["crop"], how["mean"], how["std"], how["scale"], how["channels"]) == (8, [1, 2, 3], [2], 1.0, "bgr")
+    assert (how["crop"], how["mean"], how["std"], how["scale"], how["channels"]) == (0.8, [1, 2, 3], [2], 1.0, "bgr")
     code, said = run_command(app, *asked, "--strict")
     assert code == 2
     assert "torn.png cannot be read" in said
@@ -70,7 +70,7 @@ def test_extract_writes_a_table_and_lists_what_it_skipped(here):
         (["--network", "none.onnx"], "The file 'none.onnx' does not exist"),
         (["--output-name", "fc8"], "no tensor 'fc8'. Did you mean 'fc6'?"),
         (["--override", "resize=big"], "--override 'resize=big' is not NAME=NUMBER"),
-        (["--override", "crop=9"], "8 x 8 pixels, so crop must be this size or None; got crop=9"),
+        (["--override", "resize=7"], "8 x 8 pixels, but resize=7 is smaller"),
         (["--domain-from", "nothing"], "must have one group"),
         (["-o", "features.csv"], "should end in .parquet"),
     ],

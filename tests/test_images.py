@@ -165,7 +165,7 @@ def test_a_share_is_cut_out_before_resizing():
         ({"crop": 30.5}, "crop must be"),
         ({"resize": 0}, "resize must be"),
         ({"mean": [1, 2]}, "mean must be 1 or 3"),
-        ({"std": 0}, "std must not contain 0"),
+        ({"std": 0}, "std without 0"),
         ({"channels": "grb"}, "channels must be one of rgb, bgr"),
         ({"color": 1}, "unknown setting 'color'"),
     ],
@@ -176,12 +176,10 @@ def test_settings_that_make_no_sense_are_told(wrong, said):
 
 
 def test_sizes_that_do_not_fit_the_network_are_told():
-    with pytest.raises(ValueError, match="224 x 224 pixels, so crop must be this size or None; got crop=200"):
-        Preprocessing(crop=200).output_size(224, 224)
     with pytest.raises(ValueError, match=r"resize=128 is smaller\. Use a larger resize"):
         Preprocessing(128).output_size(224, 224)
     assert Preprocessing(32).output_size(None, None) == (32, 32)
-    assert Preprocessing(300, 240).output_size(None, None) == (240, 240)
+    assert Preprocessing(300).output_size(None, None) == (224, 224)
 
 
 @pytest.mark.parametrize("how", [{"layout": "NHWC"}, {"batch": 1}, {"batch": 5}, {"size": "side"}])
@@ -190,14 +188,6 @@ def test_networks_of_every_layout_give_the_same_features(how, tmp_path, network)
     other = tiny_network(tmp_path / "other.onnx", **how)
     settings = {"preprocessing": {"resize": 8}, "output_name": "fc6"}
     np.testing.assert_allclose(extract(folder, other, **settings).X, extract(folder, network, **settings).X, rtol=1e-5)
-
-
-def test_a_network_of_one_channel_sees_gray(tmp_path):
-    network = tiny_network(tmp_path / "gray.onnx", channels=1)
-    (tmp_path / "x.png").write_bytes(saved(solid(), "x.png"))
-    found = extract([tmp_path / "x.png"], network, output_name="flat", preprocessing={})
-    np.testing.assert_allclose(found.X, [gray(RED)[:1]], atol=1)
-    assert extract([tmp_path / "x.png"], network, output_name="flat", preprocessing="caffe").X.shape == (1, 1)
 
 
 def test_weights_may_lie_beside_the_network_and_count_as_part_of_it(tmp_path, network):
@@ -211,18 +201,10 @@ def test_weights_may_lie_beside_the_network_and_count_as_part_of_it(tmp_path, ne
     assert again.facts["sha256"] != found.facts["sha256"]
 
 
-def test_a_network_of_whole_pixels_is_given_no_others(tmp_path):
-    network = tiny_network(tmp_path / "whole.onnx", whole=True, layout="NHWC")
-    (tmp_path / "x.png").write_bytes(saved(solid(), "x.png"))
-    np.testing.assert_allclose(extract([tmp_path / "x.png"], network, output_name="flat", preprocessing={}).X, [RED])
-    with pytest.raises(ValueError, match=r"whole.onnx takes integer pixels.* Set scale to 255"):
-        extract([tmp_path / "x.png"], network)
-
-
 def test_any_tensor_may_be_the_output(tmp_path, network):
     folder = some_photos(tmp_path, 1)
-    widths = {name: extract(folder, network, output_name=name).X.shape[1] for name in (None, "fc6", "flat", "layer6")}
-    assert widths == {None: 4, "fc6": 4, "flat": 3, "layer6": 4}
+    widths = {name: extract(folder, network, output_name=name).X.shape[1] for name in (None, "fc6", "flat")}
+    assert widths == {None: 4, "fc6": 4, "flat": 3}
     assert (extract(folder, network, output_name="fc6").X < 0).any()
     assert (extract(folder, network).X >= 0).all()  # after the ReLU
     with pytest.raises(ValueError, match=r"no tensor 'fc7'. Did you mean 'fc6'\? Its outputs are 'out'"):
@@ -240,8 +222,9 @@ def test_what_is_no_network_for_pictures_is_told(tmp_path):
         extract(folder, tmp_path / "bad.onnx")
     with pytest.raises(FileNotFoundError, match="Pass an ONNX file"):
         extract(folder, tmp_path / "none.onnx")
-    with pytest.raises(ValueError, match="does not take images"):
-        extract(folder, tiny_network(tmp_path / "five.onnx", channels=5, weights=np.ones((5, 4))))
+    for how in ({"channels": 5, "weights": np.ones((5, 4))}, {"channels": 1}, {"whole": True, "layout": "NHWC"}):
+        with pytest.raises(ValueError, match="does not take images: it needs one input of floats"):
+            extract(folder, tiny_network(tmp_path / "other.onnx", **how))
 
 
 def test_a_network_without_outputs_is_refused(tmp_path):

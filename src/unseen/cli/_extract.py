@@ -68,7 +68,6 @@ def extract(
         check_output_path(output.with_suffix(".skipped.csv"))
         overrides = dict(map(_parse_override, override or []))
         collection = find_photos(photos, domain_from)
-        print_notices(collection.notices)
         extractor = make_extractor(
             collection.name,
             network,
@@ -83,15 +82,15 @@ def extract(
     with translate_errors(
         f"Computed features are stored in {extractor.cache}. Run the same command again to continue."
     ):
-        files, skipped = extractor.write(collection, output)
+        extraction = extractor.write(collection, output)
         n_domains = len(set(collection.domain))
         n_classes = len(set(collection.label))
         facts = extractor.facts
         message_console.print(
-            f"Wrote {output}: {len(files):,} images of {n_domains} domains and {n_classes} classes, tensor "
+            f"Wrote {output}: {len(extraction.paths):,} images of {n_domains} domains and {n_classes} classes, tensor "
             f"{facts['output']!r} of {facts['network']}"
         )
-        write_skipped(skipped, output.with_suffix(".skipped.csv"))
+        write_skipped(extraction.skipped, output.with_suffix(".skipped.csv"))
 
 
 def make_extractor(

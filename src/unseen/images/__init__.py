@@ -4,9 +4,8 @@ Needs onnx, onnxruntime and Pillow: ``pip install 'unseen[images]'``.
 """
 
 from ._extract import Extraction, Extractor, Skipped, extract
-from ._features import ImageFeatures
+from ._features import ImageFeatures, photo_table
 from ._photos import Photos, find_photos
 from ._pixels import PRESETS, Preprocessing
-from ._table import photo_table
 
 __all__ = ["Extraction", "ImageFeatures", "Photos", "Preprocessing", "extract", "find_photos", "photo_table"]

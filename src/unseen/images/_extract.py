@@ -1,13 +1,21 @@
-"""Extract features from image files: threads decode images while the network runs, and batches are cached."""
+"""Extract features from image files: threads decode images while the network runs, and batches are cached.
+
+The cache is an SQLite file in WAL mode with the features of each image, by the digest of its content and the settings
+with which they were computed. Every batch is committed separately, so that a killed process loses at most one batch.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import sqlite3
+import threading
+import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,17 +27,28 @@ from numpy.typing import NDArray
 
 from ..exceptions import ParameterError
 from ..tables import TableError, format_count, is_path
-from ..utils.io import atomic_write, is_special_file, temporary_folder
+from ..utils.io import (
+    atomic_write,
+    check_unchanged,
+    create_sqlite_tables,
+    get_file_identity,
+    is_special_file,
+    raise_if_disk_full,
+)
 from ..utils.progress import progress
-from ._cache import Cache
 from ._network import Network
 from ._photos import Photos, as_unicode, find_photos
 from ._pixels import Preprocessing, decode_image, quiet_decoding
 
 DEFAULT_BATCH_SIZE = 16  # networks are hardly faster with larger batches, and a killed run loses at most one batch
 MAX_FILE_BYTES = 2**30  # of an image file
-VALUES_PER_BLOCK = 4_000_000  # features in memory while a table is written
 METADATA_KEY = "unseen.images"  # key of the metadata in a Parquet file that describe the extraction
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS features (
+    content BLOB NOT NULL, way TEXT NOT NULL, numbers BLOB NOT NULL, checksum INTEGER, PRIMARY KEY (content, way)
+);
+"""
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)  # a damaged schema in an error message may not be valid UTF-8
 Features = NDArray[np.float32]
 
 
@@ -41,13 +60,70 @@ class Skipped(NamedTuple):
 
 
 class _ReadFile(NamedTuple):
-    """A file that a thread has read: the digest of its content, and its pixels unless its features are cached."""
+    """A file that a thread has read: the digest of its content, and its features if cached, otherwise its pixels."""
 
-    path: str
-    size: int
-    changed: int
     digest: bytes
-    pixels: Features | None
+    features: Features | None
+    pixels: Features | None = None
+
+
+class Cache(AbstractContextManager["Cache"]):
+    """A file of features that were computed with the settings of `settings_key`; with `path` None, it is in memory."""
+
+    def __init__(self, path: str | os.PathLike[str] | None, settings_key: str) -> None:
+        self.path = path
+        self.settings_key = settings_key
+        self._lock = threading.Lock()  # the threads that read images use the cache
+        if path is not None:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with self._translate_errors():
+            database = ":memory:" if path is None else path
+            self._connection = sqlite3.connect(database, check_same_thread=False, timeout=30)
+            try:
+                create_sqlite_tables(self._connection, SCHEMA)
+            except SQLITE_ERRORS:
+                self._connection.close()
+                raise
+        self._identity = None if path is None else get_file_identity(Path(path))
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLITE_ERRORS as error:
+            raise_if_disk_full(Path(self.path or ""), error)
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise ValueError(
+                    f"{self.path} cannot be opened as a cache of features ({error}). Pass another path."
+                ) from error
+            raise OSError(
+                f"{self.path} cannot be used as a cache of features ({error}). If it is damaged, delete it; all "
+                "features are then computed again."
+            ) from error
+
+    def find_features(self, digest: bytes) -> Features | None:
+        """Return the features of the image with this digest, if they are stored."""
+        query = "SELECT numbers, checksum FROM features WHERE content = ? AND way = ?"
+        with self._lock, self._translate_errors():
+            row = self._connection.execute(query, (digest, self.settings_key)).fetchone()
+        # SQLite stores values of any type in any column. Damaged features are computed again.
+        if row is None or not isinstance(row[0], bytes) or len(row[0]) % 4 or zlib.crc32(row[0]) != row[1]:
+            return None
+        return np.frombuffer(row[0], dtype="<f4") if row[0] else None
+
+    def add(self, features: Mapping[bytes, Features]) -> None:
+        """Store features by digest."""
+        rows = []
+        for digest, values in features.items():
+            numbers = values.astype("<f4").tobytes()
+            rows.append((digest, self.settings_key, numbers, zlib.crc32(numbers)))
+        with self._lock, self._translate_errors(), self._connection:
+            self._connection.executemany("INSERT OR REPLACE INTO features VALUES (?, ?, ?, ?)", rows)
+        if self.path is not None:
+            check_unchanged(Path(self.path), self._identity)
 
 
 @dataclass(frozen=True)
@@ -74,6 +150,13 @@ class Extraction:
     domain: list[str] | None
     skipped: list[Skipped]
     facts: dict[str, Any]
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return a table with the columns path, label and domain, if they are known, and the features."""
+        columns = {"path": list(map(as_unicode, self.paths)), "label": self.label, "domain": self.domain}
+        names = [f"feature_{j}" for j in range(self.X.shape[1])]
+        known = pl.DataFrame({name: values for name, values in columns.items() if values is not None})
+        return known.hstack(pl.from_numpy(self.X, schema=names, orient="row"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,11 +196,6 @@ class Extractor:
     @cached_property
     def size(self) -> tuple[int, int]:
         """Height and width of the images that the network receives."""
-        if self.network.takes_integers and not self.resolved_preprocessing.keeps_integers:
-            raise ValueError(
-                f"{self.network.path.name} takes integer pixels from 0 to 255 and scales them itself. Set scale to "
-                "255, mean to 0 and std to 1 in preprocessing."
-            )
         return self.resolved_preprocessing.output_size(*self.network.size)
 
     @cached_property
@@ -131,96 +209,79 @@ class Extractor:
             "preprocessing": json.loads(json.dumps(vars(self.resolved_preprocessing))),
         }
 
-    def open_cache(self) -> Cache:
-        """Open the cache; its key covers everything that determines the features of an image."""
-        settings = {name: value for name, value in self.facts.items() if name != "network"}
-        return Cache(self.cache, hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest())
-
     def extract(self, photos: Photos | Sequence[str | os.PathLike[str]]) -> Extraction:
-        """Return the features of images, in memory."""
+        """Return the features of images; with paths relative to the root of photographs."""
         files = photos.files if isinstance(photos, Photos) else [Path(path) for path in photos]
-        with self.open_cache() as cache:
-            kept, digests, skipped = self._fill_cache(cache, files)
-            blocks = list(_iterate_blocks(cache, digests))
-            X = np.concatenate(blocks) if blocks else np.empty((0, self.count_features()), np.float32)
-        label = None
-        domain = None
-        if isinstance(photos, Photos):
-            label = [photos.label[i] for i in kept]
-            domain = [photos.domain[i] for i in kept]
-        return Extraction(X, [str(files[i]) for i in kept], label, domain, skipped, self.facts)
+        names = photos.paths if isinstance(photos, Photos) else [str(path) for path in files]
+        # The key of the cache covers everything that determines the features of an image.
+        settings = {name: value for name, value in self.facts.items() if name != "network"}
+        key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        with Cache(self.cache, key) as cache:
+            rows, skipped = self._compute(cache, files)
+        kept = [i for i, row in enumerate(rows) if row is not None]
+        X = np.stack([row for row in rows if row is not None]) if kept else np.empty((0, self.count_features()), "f4")
+        label = [photos.label[i] for i in kept] if isinstance(photos, Photos) else None
+        domain = [photos.domain[i] for i in kept] if isinstance(photos, Photos) else None
+        return Extraction(X, [names[i] for i in kept], label, domain, skipped, self.facts)
 
-    def write(self, photos: Photos, output: Path) -> tuple[list[Path], list[Skipped]]:
-        """Write a Parquet file with path, label, domain and features in blocks; return its files and those skipped."""
-        files = photos.files
-        with self.open_cache() as cache:
-            kept, digests, skipped = self._fill_cache(cache, files)
-            if not kept:
-                problem = f"none of its {format_count(len(skipped), 'image')} can be read"
-                raise TableError([f"{problem}: {skipped[0].path}: {skipped[0].reason}."], source=photos.name)
-            columns = {
-                "path": [as_unicode(photos.paths[i]) for i in kept],
-                "label": [photos.label[i] for i in kept],
-                "domain": [photos.domain[i] for i in kept],
-            }
-            names = [f"feature_{j}" for j in range(len(cache.get_features(digests[0])))]
-            parts: list[Path] = []
-            with atomic_write(output) as file, temporary_folder(output.parent) as folder:
-                start = 0
-                for block in _iterate_blocks(cache, digests):
-                    stop = start + len(block)
-                    labels = pl.DataFrame({name: values[start:stop] for name, values in columns.items()})
-                    part = folder / f"{len(parts):06}.parquet"
-                    labels.hstack(pl.DataFrame(block, schema=names, orient="row")).write_parquet(part)
-                    parts.append(part)
-                    start = stop
-                facts = {METADATA_KEY: json.dumps({**self.facts, "root": as_unicode(str(photos.root.resolve()))})}
-                pl.scan_parquet(parts, glob=False).sink_parquet(file, metadata=facts)
-        return [files[i] for i in kept], skipped
+    def extract_collection(self, photos: Photos) -> Extraction:
+        """Return the features of photographs, at least one of which must be readable."""
+        extraction = self.extract(photos)
+        if not extraction.paths:
+            first = extraction.skipped[0]
+            problem = f"none of its {format_count(len(extraction.skipped), 'image')} can be read"
+            raise TableError([f"{problem}: {first.path}: {first.reason}."], source=photos.name)
+        return extraction
+
+    def write(self, photos: Photos, output: Path) -> Extraction:
+        """Write a Parquet file with path, label, domain and features; return what it holds."""
+        extraction = self.extract_collection(photos)
+        facts = {METADATA_KEY: json.dumps({**self.facts, "root": as_unicode(str(photos.root.resolve()))})}
+        with atomic_write(output) as file:
+            extraction.to_frame().write_parquet(file, metadata=facts)
+        return extraction
 
     def count_features(self) -> int:
         """Return the number of features, from the output of the network for one image."""
-        n_channels = 1 if self.network.is_gray else 3
-        return self.network.features(np.zeros((1, *self.size, n_channels), np.float32)).shape[1]
+        return self.network.features(np.zeros((1, *self.size, 3), np.float32)).shape[1]
 
-    def _fill_cache(self, cache: Cache, files: Sequence[Path]) -> tuple[list[int], list[bytes], list[Skipped]]:
-        """Cache the features of all files; return positions and digests of those that can be read, and the others."""
-        kept: list[int] = []
-        digests: list[bytes] = []
+    def _compute(self, cache: Cache, files: Sequence[Path]) -> tuple[list[Features | None], list[Skipped]]:
+        """Compute the features of all files, or read them from the cache; None for files that cannot be read."""
+        rows: list[Features | None] = [None] * len(files)
         skipped: list[Skipped] = []
-        batch: list[_ReadFile] = []
+        new: dict[bytes, Features] = {}  # pixels, by digest
+        waiting: list[tuple[int, bytes]] = []  # positions of files whose pixels are in the batch
         batch_size = self.network.batch_size or self.batch_size
+
+        def run_network() -> None:
+            if new:
+                features = dict(zip(new, self.network.features(np.stack(list(new.values()))), strict=True))
+                cache.add(features)
+                for position, digest in waiting:
+                    rows[position] = features[digest]
+                new.clear()
+                waiting.clear()
+
         with (
             quiet_decoding(),
             ThreadPoolExecutor(self.n_threads) as pool,
             progress("Reading images", len(files), self.verbose, print_last=True) as advance,
         ):
             for position, result in enumerate(self._read_ahead(pool, cache, files, batch_size)):
+                advance(1)
                 if isinstance(result, Skipped):
                     if self.strict:
                         raise ValueError(f"{result.path} cannot be read: {result.reason}.")
                     skipped.append(result)
-                    advance(1)
-                    continue
-                kept.append(position)
-                digests.append(result.digest)
-                batch.append(result)
-                n_new = sum(file.pixels is not None for file in batch)
-                if n_new == batch_size or len(batch) == 100 * batch_size:
-                    self._process_batch(cache, batch)
-                    advance(len(batch))
-                    batch = []
-            if batch:
-                self._process_batch(cache, batch)
-                advance(len(batch))
-        return kept, digests, skipped
-
-    def _process_batch(self, cache: Cache, batch: Sequence[_ReadFile]) -> None:
-        """Run the network on the files that have pixels, and cache the features."""
-        pixels = {file.digest: file.pixels for file in batch if file.pixels is not None}
-        rows = self.network.features(np.stack(list(pixels.values()))) if pixels else ()
-        files = [(file.path, file.size, file.changed, file.digest) for file in batch]
-        cache.add(files, zip(pixels, rows, strict=True))
+                elif result.pixels is None:
+                    rows[position] = result.features
+                else:
+                    new[result.digest] = result.pixels
+                    waiting.append((position, result.digest))
+                    if len(new) == batch_size:
+                        run_network()
+            run_network()
+        return rows, skipped
 
     def _read_ahead(
         self, pool: ThreadPoolExecutor, cache: Cache, files: Sequence[Path], batch_size: int
@@ -241,40 +302,22 @@ class Extractor:
     def _read_file(self, cache: Cache, path: str) -> _ReadFile | Skipped:
         """Read and decode a file in a thread, unless its features are cached."""
         try:
-            status = os.stat(path)
-        except OSError as error:
-            return Skipped(path, error.strerror or str(error))
-        size = status.st_size
-        changed = status.st_mtime_ns
-        digest = cache.find_digest(path, size, changed)
-        if digest is not None and cache.find_features(digest) is not None:
-            return _ReadFile(path, size, changed, digest, pixels=None)
-        if is_special_file(Path(path)):
-            return Skipped(path, "it is not a regular file")
-        if size > MAX_FILE_BYTES:
-            return Skipped(path, f"it has {size:,} bytes; the maximum is {MAX_FILE_BYTES:,}")
-        try:
+            size = os.stat(path).st_size
+            if is_special_file(Path(path)):
+                return Skipped(path, "it is not a regular file")
+            if size > MAX_FILE_BYTES:
+                return Skipped(path, f"it has {size:,} bytes; the maximum is {MAX_FILE_BYTES:,}")
             content = Path(path).read_bytes()
         except OSError as error:
             return Skipped(path, error.strerror or str(error))
         digest = hashlib.sha256(content).digest()
-        if cache.find_features(digest) is not None:
-            return _ReadFile(path, size, changed, digest, pixels=None)
+        features = cache.find_features(digest)
+        if features is not None:
+            return _ReadFile(digest, features)
         try:
-            image = decode_image(content)
-            pixels = self.resolved_preprocessing.pixels(image, *self.size, self.network.is_gray)
+            return _ReadFile(digest, None, self.resolved_preprocessing.pixels(decode_image(content), *self.size))
         except ValueError as error:
             return Skipped(path, str(error))
-        return _ReadFile(path, size, changed, digest, pixels)
-
-
-def _iterate_blocks(cache: Cache, digests: Sequence[bytes]) -> Iterator[Features]:
-    """Yield the rows of features in order, in blocks of limited size."""
-    if not digests:
-        return
-    step = max(1, VALUES_PER_BLOCK // len(cache.get_features(digests[0])))
-    for start in range(0, len(digests), step):
-        yield np.stack([cache.get_features(digest) for digest in digests[start : start + step]])
 
 
 def extract(

@@ -23,7 +23,7 @@ from ..utils.validation import format_list
 
 MAX_FEATURES = 2**16
 MAX_INPUT_VALUES = 2**26  # of the input of a network with a fixed shape
-INPUT_TYPES = {"float": np.float32, "float16": np.float16, "double": np.float64, "uint8": np.uint8}
+INPUT_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
 class Network:
@@ -34,7 +34,7 @@ class Network:
     path : str or path
         Path of the ONNX file.
     output_name : str, default=None
-        Name of a tensor, or of the node that computes it; None for the first declared output.
+        Name of a tensor; None for the first declared output.
     n_threads : int, default=None
         Number of threads that run the network; None for one per core.
     """
@@ -64,9 +64,8 @@ class Network:
     def _read(self, model: Any) -> None:
         """List the tensors in the order in which they are computed, the outputs, and the files that hold weights."""
         # Constants are the same for every image, so they are not features.
-        nodes = [node for node in model.graph.node if node.op_type != "Constant" and any(node.output)]
+        nodes = [node for node in model.graph.node if node.op_type != "Constant"]
         self.tensors: list[str] = [name for node in nodes for name in node.output if name]
-        self._by_node: dict[str, str] = {node.name: next(filter(None, node.output)) for node in nodes if node.name}
         self._declared: list[str] = [output.name for output in model.graph.output]
         if not self._declared:
             raise ValueError("it declares no output")
@@ -80,15 +79,10 @@ class Network:
                 raise ValueError(f"it stores weights in {name!r}, which is not a regular file")
 
     def _resolve_output(self, name: str | None) -> str:
-        """Return the tensor with this name, or that of the node with this name."""
-        if name is None:
-            return self._declared[0]
-        known = dict.fromkeys([*self._declared, *self.tensors])
-        if name in known:
-            return name
-        if name in self._by_node:
-            return self._by_node[name]
-        similar = difflib.get_close_matches(name, [*known, *self._by_node], n=3, cutoff=0.5)
+        """Return the name of a tensor, by default of the first declared output; raise if there is no such tensor."""
+        if name is None or name in {*self._declared, *self.tensors}:
+            return name or self._declared[0]
+        similar = difflib.get_close_matches(name, [*self._declared, *self.tensors], n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(map(repr, similar))}? " if similar else ""
         raise ValueError(
             f"{self.path.name} has no tensor {name!r}. {hint}Its outputs are {format_list(self._declared)}; the last "
@@ -133,17 +127,17 @@ class Network:
         if not inputs:
             raise ValueError(f"{self.path.name} does not take images: it has no input.")
         shape = [side if isinstance(side, int) else None for side in inputs[0].shape]
-        kind = INPUT_TYPES.get(inputs[0].type.removeprefix("tensor(").removesuffix(")"))
+        kind = INPUT_TYPES.get(inputs[0].type)
         description = ", ".join(f"{tensor.name}: {tensor.type} {tensor.shape}" for tensor in inputs)
-        if len(inputs) != 1 or len(shape) != 4 or kind is None or not {shape[1], shape[3]} & {1, 3, None}:
+        if len(inputs) != 1 or len(shape) != 4 or kind is None or not {shape[1], shape[3]} & {3, None}:
             raise ValueError(
-                f"{self.path.name} does not take images: it needs one input of shape (n, channels, height, width) or "
-                f"(n, height, width, channels); it has {description}."
+                f"{self.path.name} does not take images: it needs one input of floats of shape (n, 3, height, width) "
+                f"or (n, height, width, 3); it has {description}."
             )
         sides = [side for side in shape if side is not None]
         if min(sides, default=1) < 1 or math.prod(sides) > MAX_INPUT_VALUES:
             raise ValueError(f"The input of {self.path.name} has an invalid or too large shape: {description}.")
-        has_channels_first = shape[1] in (1, 3) or shape[3] not in (1, 3)
+        has_channels_first = shape[1] == 3 or shape[3] != 3
         return inputs[0].name, shape, has_channels_first, kind
 
     @property
@@ -156,17 +150,6 @@ class Network:
         """Height and width of the images, with None for variable sizes."""
         _, shape, has_channels_first, _ = self._input
         return (shape[2], shape[3]) if has_channels_first else (shape[1], shape[2])
-
-    @property
-    def is_gray(self) -> bool:
-        """Whether the images have one channel."""
-        _, shape, has_channels_first, _ = self._input
-        return shape[1 if has_channels_first else 3] == 1
-
-    @property
-    def takes_integers(self) -> bool:
-        """Whether the network takes integers from 0 to 255 and scales them itself."""
-        return self._input[3] is np.uint8
 
     def features(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return a row of features for each image, from images of shape (n, height, width, channels)."""

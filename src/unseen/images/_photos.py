@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+
+import polars as pl
 
 from ..exceptions import ParameterError
 from ..tables import TableError, as_text, check_name_lengths, get_file_ending, iter_batches, translate_read_errors
-from ..utils.validation import format_list
 from ._pixels import SUFFIXES
 
-SPLITS = {"train", "crossval", "val", "test", "full"}  # folders between domains and classes, as in VLCS
-FULL_SPLIT = "full"  # the split that contains the images of the others
 COLUMNS = ("path", "label", "domain")
 
 
@@ -30,8 +28,6 @@ class Photos:
         Path, class and domain of each image.
     name : str
         Name of the collection.
-    notices : list of str
-        Assumptions that were made.
 
     Examples
     --------
@@ -52,7 +48,6 @@ class Photos:
     label: list[str]
     domain: list[str]
     name: str
-    notices: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for name in ("label", "domain"):
@@ -86,8 +81,7 @@ def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) 
     -------
     photos : Photos
         The images, in the order of their paths or of the table. Hidden files and files without a suffix of an image
-        are ignored. In folders DOMAIN/SPLIT/CLASS/, with splits such as train and test, the splits are merged; if there
-        is a split named full, only that one is used.
+        are ignored.
 
     Examples
     --------
@@ -123,9 +117,7 @@ def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) 
 
 def _from_folders(root: Path, paths: list[str], name: str) -> Photos:
     parts = [path.split("/") for path in paths]
-    if all(len(part) >= 4 and part[1].lower() in SPLITS for part in parts):
-        return _from_split_folders(root, paths, name)
-    misplaced = [path for path, part in zip(paths, parts, strict=True) if len(part) < 3]
+    misplaced = [path for path, part in zip(paths, parts, strict=True) if len(part) != 3]
     if misplaced:
         raise TableError(
             [
@@ -138,21 +130,6 @@ def _from_folders(root: Path, paths: list[str], name: str) -> Photos:
     return Photos(root, paths, [part[1] for part in parts], [part[0] for part in parts], name)
 
 
-def _from_split_folders(root: Path, paths: list[str], name: str) -> Photos:
-    """Find images in DOMAIN/SPLIT/CLASS/; of a domain with the split "full", only that split is used."""
-    parts = [path.split("/") for path in paths]
-    domains_with_full = {part[0] for part in parts if part[1].lower() == FULL_SPLIT}
-    kept = [i for i, part in enumerate(parts) if part[0] not in domains_with_full or part[1].lower() == FULL_SPLIT]
-    splits = sorted({parts[i][1] for i in kept})
-    notice = (
-        f"The images are in folders DOMAIN/SPLIT/CLASS/: {len(kept):,} of {len(paths):,} are used, those in "
-        f"{format_list(splits)}."
-    )
-    label = [parts[i][2] for i in kept]
-    domain = [parts[i][0] for i in kept]
-    return Photos(root, [paths[i] for i in kept], label, domain, name, [notice])
-
-
 def _from_pattern(root: Path, paths: list[str], name: str, pattern: str) -> Photos:
     try:
         regex = re.compile(pattern)
@@ -163,51 +140,39 @@ def _from_pattern(root: Path, paths: list[str], name: str, pattern: str) -> Phot
             "domain_from",
             f"domain_from={pattern!r} must have one group, in parentheses, or one named domain: (?P<domain>...).",
         )
-    group: str | int = "domain" if "domain" in regex.groupindex else 1
-    has_label = "label" in regex.groupindex
-    label: list[str] = []
     domain: list[str] = []
-    unmatched: list[str] = []
-    unlabeled: list[str] = []
+    label: list[str] = []
     for path in paths:
         match = regex.search(path)
-        if match is None or not match[group]:
-            unmatched.append(path)
-            continue
-        class_name = match["label"] if has_label else Path(path).parent.name
-        if not class_name:
-            unlabeled.append(path)
-            continue
-        label.append(class_name)
-        domain.append(match[group])
-    if unmatched:
-        text = f"{pattern!r} matches no domain in {len(unmatched):,} of {len(paths):,} paths, such as {unmatched[0]}."
-        raise TableError([text], source=str(root))
-    if unlabeled:
-        text = f"{len(unlabeled):,} images have no class, such as {unlabeled[0]}. Add a group (?P<label>...)."
-        raise TableError([text], source=str(root))
+        groups = {"label": Path(path).parent.name, **(match.groupdict() if match else {})}
+        domain.append((groups["domain"] if "domain" in groups else match and match[1]) or "")
+        label.append(groups["label"] or "")
+    for values, remedy in ((domain, "domain"), (label, "class. Add a group (?P<label>...)")):
+        missing = [path for path, value in zip(paths, values, strict=True) if not value]
+        if missing:
+            text = f"{pattern!r}: {len(missing):,} of {len(paths):,} paths, such as {missing[0]}, have no {remedy}."
+            raise TableError([text], source=str(root))
     return Photos(root, paths, label, domain, name)
 
 
 def _from_listing(source: Path) -> Photos:
-    columns: dict[str, list[str]] = {name: [] for name in COLUMNS}
-    for frame in iter_batches(source, COLUMNS):
-        with translate_read_errors(source, all_exceptions=True):
-            for name, values in columns.items():
-                text = as_text(frame[name])
-                if name != "path":
-                    check_name_lengths(text, name)
-                values += text.to_list()
+    frame = pl.concat(iter_batches(source, COLUMNS))
+    with translate_read_errors(source, all_exceptions=True):
+        columns = [as_text(frame[name]) for name in COLUMNS]
+        for text in columns[1:]:
+            check_name_lengths(text, text.name)
+        listed = pl.DataFrame(columns)
+        is_incomplete = listed.select(pl.any_horizontal(pl.all().is_null() | (pl.all() == ""))).to_series()
+        duplicates = listed.filter(listed["path"].is_duplicated())["path"].unique(maintain_order=True)
     problems = []
-    incomplete = [i for i, row in enumerate(zip(*columns.values(), strict=True)) if not all(row)]
-    if incomplete:
+    if is_incomplete.any():
         problems.append(
-            f"row {incomplete[0] + 1:,} has no path, label or domain; {len(incomplete):,} rows are incomplete."
+            f"row {is_incomplete.arg_max() + 1:,} has no path, label or domain; {is_incomplete.sum():,} rows are "
+            "incomplete."
         )
-    duplicates = [path for path, count in Counter(columns["path"]).items() if count > 1]
-    if duplicates:
+    if len(duplicates):
         problems.append(f"{duplicates[0]} is listed more than once; {len(duplicates):,} paths are duplicates.")
     if problems:
         raise TableError(problems, source=source.name)
     stem = source.name.removesuffix(get_file_ending(source) or "")
-    return Photos(source.parent, columns["path"], columns["label"], columns["domain"], stem)
+    return Photos(source.parent, *(text.to_list() for text in columns), stem)

@@ -26,7 +26,7 @@ class Preprocessing:
     """Preprocessing of an image for a network.
 
     The image is rotated by its EXIF orientation and converted to RGB, with transparent parts on white. It is cropped
-    (if `crop` is a share), resized, and cropped to the size of the input of the network. Finally its values are scaled:
+    (with `crop`), resized, and cropped to the size of the input of the network. Finally its values are scaled:
     (pixel * scale / 255 - mean) / std.
 
     Parameters
@@ -34,9 +34,9 @@ class Preprocessing:
     resize : int, tuple of two int, or None, default=None
         Length of the short edge in pixels, which keeps the aspect ratio; or width and height. None resizes to the size
         of the final crop.
-    crop : int, float or None, default=None
-        Side of the center crop after resizing, in pixels; or, up to 1, side of the center crop before resizing, as a
-        share of the short edge. None crops to the size of the input of the network.
+    crop : float or None, default=None
+        Side of the center crop before resizing, as a share of the short edge. After resizing, the image is cropped to
+        the size of the input of the network.
     scale : float, default=255
         Value of white before mean and std are applied.
     mean, std : tuple of float, default=(0,) and (1,)
@@ -52,12 +52,12 @@ class Preprocessing:
     >>> from unseen.images import Preprocessing
     >>> Preprocessing.from_spec("tf-lite").mean
     (127.0,)
-    >>> Preprocessing.from_spec({"preset": "caffe", "crop": 227}).crop
-    227
+    >>> Preprocessing.from_spec({"preset": "caffe", "crop": 0.9}).crop
+    0.9
     """
 
     resize: int | tuple[int, int] | None = None
-    crop: int | float | None = None
+    crop: float | None = None
     scale: float = 255.0
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
@@ -67,26 +67,18 @@ class Preprocessing:
     def __post_init__(self) -> None:
         for name in ("mean", "std"):
             values = tuple(map(float, np.atleast_1d(getattr(self, name))))
-            if len(values) not in (1, 3) or not np.isfinite(values).all():
-                raise ValueError(f"{name} must be 1 or 3 finite numbers; got {values}.")
-            if name == "std" and 0 in values:
-                raise ValueError(f"std must not contain 0; got {values}.")
+            if len(values) not in (1, 3) or not np.isfinite(values).all() or (name == "std" and 0 in values):
+                raise ValueError(f"{name} must be 1 or 3 finite numbers, std without 0; got {values}.")
             object.__setattr__(self, name, values)
-        if isinstance(self.resize, (list, tuple)):
-            object.__setattr__(self, "resize", tuple(map(int, self.resize)))
         if self.resize is not None:
-            sides = self.resize if isinstance(self.resize, tuple) else (self.resize,)
+            sides = np.atleast_1d(self.resize).astype(int).tolist()
             if len(sides) > 2 or min(sides) < 1:
                 raise ValueError(
                     f"resize must be the pixels of the short edge, or width and height; got {self.resize!r}."
                 )
-        if self.crop is not None:
-            if not (0 < self.crop <= 1 or (self.crop > 1 and self.crop == int(self.crop))):
-                raise ValueError(
-                    f"crop must be a share of the short edge up to 1, or a whole number of pixels; got {self.crop!r}."
-                )
-            if self.crop > 1:
-                object.__setattr__(self, "crop", int(self.crop))
+            object.__setattr__(self, "resize", tuple(sides) if len(sides) > 1 else sides[0])
+        if self.crop is not None and not 0 < self.crop <= 1:
+            raise ValueError(f"crop must be a share of the short edge up to 1; got {self.crop!r}.")
         object.__setattr__(self, "scale", float(self.scale))
         for name, allowed in (("channels", ("rgb", "bgr")), ("resample", ("bilinear", "bicubic"))):
             if getattr(self, name) not in allowed:
@@ -110,41 +102,22 @@ class Preprocessing:
         default = cls() if preset is None else PRESETS[preset]
         return replace(default, **settings)
 
-    @property
-    def crops_share(self) -> bool:
-        """Whether `crop` is a share of the short edge, applied before resizing."""
-        return self.crop is not None and self.crop <= 1
-
-    @property
-    def keeps_integers(self) -> bool:
-        """Whether values remain integers from 0 to 255."""
-        return self.scale == 255 and not any(self.mean) and set(self.std) == {1.0}
-
     def output_size(self, height: int | None, width: int | None) -> tuple[int, int]:
         """Return height and width of the output, for a network with this input size; None for a variable size."""
-        resize = self.resize
-        if isinstance(resize, int):
-            resize = (resize, resize)
-        if self.crop is not None and not self.crops_share:
-            default_width = int(self.crop)
-            default_height = int(self.crop)
-        elif resize is not None and self.crops_share:
-            default_width, default_height = resize
-        else:
-            default_width = min(DEFAULT_SIDE, *(resize or (DEFAULT_SIDE,)))
-            default_height = default_width
-        size = (height or default_height, width or default_width)
-        input_text = f"The network takes images of {size[1]} x {size[0]} pixels"
-        if self.crop is not None and not self.crops_share and size != (default_height, default_width):
-            raise ValueError(f"{input_text}, so crop must be this size or None; got crop={self.crop}.")
-        if resize is not None and (resize[0] < size[1] or resize[1] < size[0]):
-            raise ValueError(f"{input_text}, but resize={self.resize} is smaller. Use a larger resize.")
+        sides = [DEFAULT_SIDE] if self.resize is None else np.atleast_1d(self.resize).tolist()
+        side = min(DEFAULT_SIDE, *sides)
+        size = (height or side, width or side)
+        if self.resize is not None and (sides[0] < size[1] or sides[-1] < size[0]):
+            raise ValueError(
+                f"The network takes images of {size[1]} x {size[0]} pixels, but resize={self.resize} is smaller. Use a "
+                "larger resize."
+            )
         return size
 
-    def pixels(self, image: Any, height: int, width: int, is_gray: bool = False) -> NDArray[np.float32]:
-        """Return a decoded image as numbers of shape (height, width, channels); one channel if `is_gray`."""
-        if self.crops_share:
-            side = max(1, int(min(image.size) * float(self.crop or 1)))
+    def pixels(self, image: Any, height: int, width: int) -> NDArray[np.float32]:
+        """Return a decoded image as numbers of shape (height, width, 3)."""
+        if self.crop is not None:
+            side = max(1, int(min(image.size) * self.crop))
             image = _crop_center(image, side, side)
         image_width, image_height = image.size
         if isinstance(self.resize, tuple):
@@ -153,8 +126,6 @@ class Preprocessing:
             # The long edge is rounded down, as torchvision does.
             short_edge = min(image_width, image_height)
             size = (self.resize * image_width // short_edge, self.resize * image_height // short_edge)
-        elif self.crops_share:
-            size = (width, height)
         else:
             # The smallest size that contains the crop.
             factor = max(width / image_width, height / image_height)
@@ -169,19 +140,12 @@ class Preprocessing:
             resampling = optional_import("PIL.Image", "Reading images").Resampling
             image = image.resize(size, getattr(resampling, self.resample.upper()))
         image = _crop_center(image, width, height)
-        values = np.asarray(image.convert("L") if is_gray else image, dtype=np.float32).reshape(height, width, -1)
+        values = np.asarray(image, dtype=np.float32)
         if self.channels == "bgr":
             values = values[..., ::-1]
         if self.scale != 255:
             values = values * np.float32(self.scale / 255)
-        mean = np.array(self.mean, np.float32)
-        std = np.array(self.std, np.float32)
-        if is_gray:  # the average over the three channels
-            mean = mean.mean(keepdims=True)
-            std = std.mean(keepdims=True)
-        if mean.any():
-            values = values - mean
-        return values if (std == 1).all() else values / std
+        return (values - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
 
 
 PRESETS = {
