@@ -18,7 +18,7 @@ from command import run_command
 from unseen.datasets import load_hospitals
 from unseen.evaluation import Row, Store
 from unseen.evaluation._store import APPLICATION_ID
-from unseen.images._cache import Cache
+from unseen.images._extract import Cache
 from unseen.utils.io import atomic_write as whole
 from unseen.utils.io import create_sqlite_tables
 
@@ -166,10 +166,10 @@ def test_a_file_that_is_removed_while_it_is_used_is_missed_at_once(path):
         with pytest.raises(OSError, match=r"r\.sqlite was removed or replaced"):
             store.add("k", ROW)
     with Cache(path.with_name("c.sqlite"), "way") as cache:
-        cache.add([("p", 1, 1, b"0")], [(b"0", np.ones(2, np.float32))])
+        cache.add({b"0": np.ones(2, np.float32)})
         path.with_name("c.sqlite").unlink()
         with pytest.raises(OSError, match=r"c\.sqlite was removed or replaced"):
-            cache.add([("q", 1, 1, b"1")], [(b"1", np.ones(2, np.float32))])
+            cache.add({b"1": np.ones(2, np.float32)})
 
 
 def test_a_command_starts_again_after_a_damaged_file(tmp_path, monkeypatch):
