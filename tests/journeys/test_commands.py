@@ -343,18 +343,12 @@ def test_a_table_of_free_text_says_what_to_do(home, six_sites):
 
 @pytest.mark.filterwarnings("ignore::unseen.exceptions.DataWarning")
 def test_the_command_and_the_verb_store_the_same_card(home, rare_events):
-    options = ("--methods", "logistic", "--metric", "roc_auc", "--threshold", "sensitivity=0.9")
+    options = ("--methods", "logistic", "--threshold", "sensitivity=0.9")
     run("fit", rare_events.path, *ROLES, *options, "-o", "command.unseen", *JOBS, cwd=home)
     by_command = json.loads(run("show", "command.unseen", "--format", "json", cwd=home).stdout)
-    model = unseen.fit(
-        rare_events.path,
-        label="outcome",
-        domain="site",
-        methods="logistic",
-        metric="roc_auc",
-        threshold="sensitivity=0.9",
-        n_jobs=2,
-    )
+    roles = {"label": "outcome", "domain": "site"}
+    model = unseen.fit(rare_events.path, **roles, methods="logistic", threshold="sensitivity=0.9", n_jobs=2)
     by_verb = json.loads(json.dumps(model.card))
+    assert any("class 01" in notice for notice in by_verb["data"]["notices"])
     for part in ("data", "scores", "expected_performance", "ensemble", "threshold"):
         assert by_command[part] == by_verb[part], part
