@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from command import run_command
-from unseen.datasets import load_hospitals
 from unseen.evaluation import Row, Store
 from unseen.evaluation._store import APPLICATION_ID
 from unseen.images._extract import Cache
@@ -172,38 +171,48 @@ def test_a_file_that_is_removed_while_it_is_used_is_missed_at_once(path):
             cache.add({b"1": np.ones(2, np.float32)})
 
 
-def test_a_command_starts_again_after_a_damaged_file(tmp_path, monkeypatch):
+COMMANDS = {
+    "compare": ("--quick",),
+    "validate": ("--compare-with", "none"),
+    "sites": (),
+}
+
+
+def run_with_store(tmp_path, command, store):
+    """The exit code and the messages of a command on a small table that keeps its results."""
     pytest.importorskip("typer", reason="the command needs its extra")
     from unseen.cli._app import app
 
+    lines = [f"{'abcde'[i % 5]},{i // 5 % 2},{np.sin(i)}" for i in range(200)]
+    (tmp_path / "t.csv").write_text("\n".join(["site,label,u", *lines]))
+    options = ("--methods", "nearest mean", "--jobs", 1, "--store", store)
+    return run_command(app, command, tmp_path / "t.csv", *COMMANDS[command], *options)
+
+
+@pytest.mark.parametrize("command", ["compare", "sites"])
+def test_a_command_starts_again_after_a_damaged_file(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    lines = [f"{'abc'[i % 3]},{i % 2},{rng.normal() + i % 2},{rng.normal()}" for i in range(60)]
-    (tmp_path / "t.csv").write_text("\n".join(["site,label,u,v", *lines]))
-    command = ("compare", "t.csv", "--methods", "1-NN,logistic", "--quick", "--jobs", 1, "--store", "r.sqlite")
-    assert run_command(app, *command)[0] == 0
+    assert run_with_store(tmp_path, command, "r.sqlite")[0] == 0
     cut_off(tmp_path / "r.sqlite")
-    code, text = run_command(app, *command)
+    code, text = run_with_store(tmp_path, command, "r.sqlite")
     assert code == 0
     assert "Note: r.sqlite is damaged" in text
     assert "renamed to r.sqlite.damaged" in text
-    assert "damaged" not in run_command(app, *command)[1]
+    assert "damaged" not in run_with_store(tmp_path, command, "r.sqlite")[1]
 
 
-def test_a_command_refuses_a_store_of_another_program_before_it_computes(tmp_path, monkeypatch):
-    pytest.importorskip("typer", reason="the command needs its extra")
-    from unseen.cli._app import app
-
+@pytest.mark.parametrize("content", [None, b"one line without an end"], ids=["database", "text"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_refuses_a_store_of_another_program(tmp_path, monkeypatch, command, content):
     monkeypatch.chdir(tmp_path)
-    of_another_program(tmp_path / "places.sqlite")
-    before = (tmp_path / "places.sqlite").read_bytes()
-    load_hospitals()[0].write_csv("hospitals.csv")
-    code, text = run_command(
-        app, "compare", "hospitals.csv", "--label", "diagnosis", "--quick", "--jobs", 1, "--store", "places.sqlite"
-    )
+    path = tmp_path / "places.sqlite"
+    of_another_program(path) if content is None else path.write_bytes(content)
+    before = path.read_bytes()
+    code, text = run_with_store(tmp_path, command, "places.sqlite")
     assert code == 2
-    assert "Error: places.sqlite is not a results file" in text
-    assert (tmp_path / "places.sqlite").read_bytes() == before
+    assert "places.sqlite" in text
+    assert "It was not changed" in text
+    assert path.read_bytes() == before
 
 
 @pytest.fixture
@@ -270,21 +279,14 @@ def test_a_file_that_finds_no_room_is_named_whoever_writes_it(small_disk, write)
     assert [path.name for path in small_disk.iterdir()] == ["filler"]
 
 
-@pytest.mark.parametrize("command", ["compare", "validate", "sites"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_calls_a_full_disk_full_and_says_how_to_go_on(small_disk, tmp_path, command):
-    pytest.importorskip("typer", reason="the command needs its extra")
-    from unseen.cli._app import app
-
-    lines = [f"{'abcde'[i % 5]},{i // 5 % 2},{np.sin(i)}" for i in range(200)]
-    (tmp_path / "t.csv").write_text("\n".join(["site,label,u", *lines]))
     fill(small_disk)
     store = small_disk / "r.sqlite"
-    options = {"compare": ["--quick"], "validate": ["--compare-with", "none"], "sites": []}[command]
-    options = [*options, "--methods", "nearest mean", "--jobs", 1, "--store", store]
-    code, text = run_command(app, command, tmp_path / "t.csv", *options)
+    code, text = run_with_store(tmp_path, command, store)
     assert code == 1, text
     assert f"Failed: The disk is full: {store} cannot be written. Free some space on it." in text
     assert "Run the same command again to continue" in text
     (small_disk / "filler").unlink()
-    code, text = run_command(app, command, tmp_path / "t.csv", *options)
+    code, text = run_with_store(tmp_path, command, store)
     assert code == 0, text

@@ -90,6 +90,9 @@ TOO_LONG = {
     "fit": ["fit", "none.csv", "-o", f"{LONG}.unseen"],
     "predict": ["predict", "none.unseen", "none.csv", "-o", f"{LONG}.csv"],
     "report of compare": ["compare", "none.csv", "--report", f"{LONG}.html"],
+    "report of validate": ["validate", "none.csv", "--report", f"{LONG}.html"],
+    "tables of validate": ["validate", "none.csv", "--tables", LONG],
+    "store of validate": ["validate", "none.csv", "--store", f"{LONG}.sqlite"],
     "report of diagnose": ["diagnose", "none.csv", "--report", f"{LONG}.html"],
     "figure of diagnose": ["diagnose", "none.csv", "--figure", f"{LONG}.png"],
     "extract": ["extract", "none", "--network", "none.onnx", "-o", f"{'x' * 247}.parquet"],  # beside it: .skipped.csv
