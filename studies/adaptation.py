@@ -36,7 +36,6 @@ from unseen.model_selection import (
     EvaluationConfig,
     HeldOutDomain,
     LeaveOneDomainOut,
-    SelectionOptions,
     TableSize,
     apply_offsets,
     fit_offsets,
@@ -98,7 +97,7 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
     splits = list(LeaveOneDomainOut().split(sources.X, sources.y, sources.domain))
     with single_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = select_model(candidates, sources, splits, config, SelectionOptions())
+        model = select_model(candidates, sources, splits, config)
         fitted = clone(preparation).fit(sources.X)
         prepared = prepare_samples(fitted, sources)
         ensemble, _ = model.refit(prepared, SizePlan.from_rows(len(prepared), exact=True), config)

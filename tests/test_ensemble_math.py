@@ -20,7 +20,6 @@ from unseen.model_selection import (
     LeaveOneDomainOut,
     OutOfDomainPredictions,
     Prediction,
-    SelectionOptions,
     TrialSplits,
     _refit,
     forecast,
@@ -508,8 +507,7 @@ def test_votes_have_room_in_memory(monkeypatch):
     monkeypatch.setattr(_refit, "MAX_DECISION_SCORES", 10 * 3 * 100)  # for a hundred samples of three classes
     candidates = list(METHODS["logistic"].candidates(3)) * 2
     splits = list(LeaveOneDomainOut().split(X, y, d))
-    options = SelectionOptions(transductive=True)
-    pooling = select_model(candidates, Samples(X, y, d), splits, EvaluationConfig(), options).ensemble
+    pooling = select_model(candidates, Samples(X, y, d), splits, EvaluationConfig(), transductive=True).ensemble
     sizes = [len(codes) for codes in pooling.codes]
     assert sum(sizes) <= 110 < len(X)
     assert all(set(codes) == {0, 1, 2} for codes in pooling.codes)

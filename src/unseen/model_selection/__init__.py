@@ -85,7 +85,6 @@ from ._refit import (
     AVERAGE_METHODS,
     RefittedMembers,
     SelectedModel,
-    SelectionOptions,
     check_comparison_size,
     iterate_averages,
     limit_evaluation_rows,

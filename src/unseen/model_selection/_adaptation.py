@@ -305,6 +305,15 @@ class AdaptationPlan:
         nats, and the increase of the accuracy as a share. NaN where a domain has too few rows.
     prior : OffsetPrior
         Variances for class offsets and temperature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unseen.model_selection import AdaptationPlan
+    >>> gains = {metric: np.full((3, 1), 0.02) for metric in ("log_loss", "accuracy")}
+    >>> plan = AdaptationPlan(("bonn", "leeds", "turin"), {"offsets": {25: gains}})
+    >>> plan.choose(25).level, plan.choose(3).level
+    ('offsets', 'none')
     """
 
     domains: tuple[str, ...] = ()

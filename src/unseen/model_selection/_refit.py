@@ -69,25 +69,6 @@ def check_comparison_size(n_classes: int, n_domains: int, *, paired: bool = Fals
 
 
 @dataclass(frozen=True)
-class SelectionOptions:
-    """What to select.
-
-    Attributes
-    ----------
-    ensemble : bool, default=True
-        Whether to fit an ensemble; otherwise one candidate is selected.
-    transductive : bool, default=False
-        Whether transductive members and smoothing are tested.
-    among : sequence of Candidate, default=None
-        Candidates that may be selected; None for all. Others are evaluated for comparison.
-    """
-
-    ensemble: bool = True
-    transductive: bool = False
-    among: Sequence[Candidate] | None = None
-
-
-@dataclass(frozen=True)
 class SelectedModel:
     """Cross-fitted results of the best settings of each variant, and the selected ensemble."""
 
@@ -161,7 +142,10 @@ def select_model(
     samples: Samples,
     splits: Sequence[Split],
     config: EvaluationConfig,
-    options: SelectionOptions,
+    *,
+    ensemble: bool = True,
+    transductive: bool = False,
+    among: Sequence[Candidate] | None = None,
 ) -> SelectedModel:
     """Evaluate candidates on held-out domains, and fit an ensemble or select one of them.
 
@@ -175,8 +159,12 @@ def select_model(
         Positions of rows, usually one split for each held-out domain.
     config : EvaluationConfig
         Preparation, metric, balance, processes and progress.
-    options : SelectionOptions
-        What to select.
+    ensemble : bool, default=True
+        Whether to fit an ensemble; otherwise one candidate is selected.
+    transductive : bool, default=False
+        Whether transductive members and smoothing are tested.
+    among : sequence of Candidate, default=None
+        Candidates that may be selected; None for all. Others are evaluated for comparison.
 
     Returns
     -------
@@ -185,16 +173,13 @@ def select_model(
     """
     check_comparison_size(len(samples.classes), len(splits))
     splits = _limit_held_out_rows(samples, splits, len(candidates))
-    tests_skewed = options.ensemble and options.transductive
-    trials = TrialSplits.from_splits(samples, splits, skewed=tests_skewed)
+    trials = TrialSplits.from_splits(samples, splits, skewed=ensemble and transductive)
     predictions = evaluate_candidates(
         candidates, samples, trials.splits, config, with_decision_scores="all", resampled=trials.skewed_positions
     )
     out_of_domain = OutOfDomainPredictions(candidates, samples, trials, predictions, config.scoring, config.balance)
-    ensemble = out_of_domain.select(
-        config.preparation, ensemble=options.ensemble, transductive=options.transductive, among=options.among
-    )
-    return SelectedModel(out_of_domain.candidate_results(), ensemble)
+    fitted = out_of_domain.select(config.preparation, ensemble=ensemble, transductive=transductive, among=among)
+    return SelectedModel(out_of_domain.candidate_results(), fitted)
 
 
 def limit_evaluation_rows(candidates: Sequence[Candidate], plan: SizePlan, *, is_single: bool) -> list[Candidate]:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import field, replace
 from itertools import chain
-from numbers import Integral
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..estimators import FEATURE_MAPS, Projection, Statistics, collect_statistics
 from ..kernels import SizePlan
-from ..utils.estimator_mixins import reset_fitted_attributes
+from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
 from ..utils.progress import with_callbacks
 from ..utils.samples import Balance, Samples, make_samples
 from ..utils.validation import Labels, encode_classes, require_named_domains
@@ -36,11 +35,12 @@ from ._ensemble import EnsembleClassifier
 from ._evaluation import EvaluationConfig, ProgressOptions, single_thread
 from ._methods import HEADS, MAPPED_RIDGE, METHODS, Method, TableSize, expand_methods, parse_methods
 from ._projection_search import BaseSelector, reject_dask
-from ._refit import SelectedModel, SelectionOptions, limit_evaluation_rows, select_model
-from ._scoring import SCORING_NAMES, check_metric, warn_about_failures
+from ._refit import SelectedModel, limit_evaluation_rows, select_model
+from ._scoring import check_metric, warn_about_failures
 from ._splitters import Split, domain_splits
 
 
+@keyword_parameters
 class UnseenClassifier(BaseSelector):
     """Calibrated ensemble for domains that are not in the training data, selected by leaving out one domain at a time.
 
@@ -169,43 +169,22 @@ class UnseenClassifier(BaseSelector):
     ['logistic', 'mine']
     """
 
+    methods: Literal["auto"] | Sequence[Any] = field(default="auto", kw_only=False)
+    ensemble: bool = True
+    heads: Sequence[str] = ("logistic",)
+    feature_map: Any = None
+    transductive: bool = False
+    balance: Balance = "none"
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **BaseSelector._parameter_constraints,
         "methods": [StrOptions({"auto"}), list, tuple],
         "ensemble": ["boolean"],
         "heads": [list, tuple],
         "feature_map": FEATURE_MAPS,
         "transductive": ["boolean"],
-        "cv": ["cv_object"],
-        "scoring": [StrOptions(SCORING_NAMES), callable],
         "balance": [StrOptions(set(get_args(Balance)))],
-        "n_jobs": [Integral, None],
-        "verbose": [Interval(Integral, 0, None, closed="left"), "boolean"],
     }
-
-    def __init__(
-        self,
-        methods: Literal["auto"] | Sequence[Any] = "auto",
-        *,
-        ensemble: bool = True,
-        heads: Sequence[str] = ("logistic",),
-        feature_map: Any = None,
-        transductive: bool = False,
-        cv: Any = None,
-        scoring: str | Callable[..., float] = "accuracy",
-        balance: Balance = "none",
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.methods = methods
-        self.ensemble = ensemble
-        self.heads = heads
-        self.feature_map = feature_map
-        self.transductive = transductive
-        self.cv = cv
-        self.scoring = scoring
-        self.balance = balance
-        self.n_jobs = n_jobs
-        self.verbose = verbose
 
     @require_named_domains
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None, **params: Any) -> Self:
@@ -281,8 +260,9 @@ class UnseenClassifier(BaseSelector):
             )
         ]
         candidates = limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1)
-        options = SelectionOptions(ensemble=self.ensemble, transductive=self.transductive)
-        model = select_model(candidates, samples, splits, config, options)
+        model = select_model(
+            candidates, samples, splits, config, ensemble=self.ensemble, transductive=self.transductive
+        )
         warn_about_failures(model.results)
         return model
 

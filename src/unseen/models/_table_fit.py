@@ -23,7 +23,6 @@ from ..model_selection import (
     Method,
     ProgressOptions,
     SelectedModel,
-    SelectionOptions,
     TablePreparation,
     TableSize,
     check_metric,
@@ -276,8 +275,15 @@ def _select(
     if all(method.kind != "plain" for method in methods):  # a plain classifier is always evaluated for comparison
         baseline = limit_evaluation_rows(list(METHODS[BASELINE].candidates(n_classes)), plan, is_single=False)
     splits = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
-    options = SelectionOptions(ensemble=len(methods) > 1, transductive=transductive, among=candidates)
-    selected = select_model([*candidates, *baseline], samples, splits, config, options)
+    selected = select_model(
+        [*candidates, *baseline],
+        samples,
+        splits,
+        config,
+        ensemble=len(methods) > 1,
+        transductive=transductive,
+        among=candidates,
+    )
     names = {method.name for method in methods}
     warn_about_failures([result for result in selected.results if result.candidate.method in names])
     return selected
