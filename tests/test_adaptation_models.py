@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import sparse
 from scipy.special import softmax
 
 pytest.importorskip("skops", reason="model files need the extra")
@@ -270,16 +269,6 @@ def test_balanced_classes_stay_balanced_in_decisions():
     offsets = np.array([*adapted.adaptation_["offsets"].values()])
     expected = apply_offsets(classifier.predict_proba(X), offsets, adapted.adaptation_["scale"])
     np.testing.assert_allclose(natural, expected, rtol=1e-10)
-
-
-def test_sparse_features_adapt():
-    parts = [make_rows(i, 40, offset) for i, offset in enumerate(SITES.values())]
-    X = sparse.csr_array(np.concatenate([part[0] for part in parts]))
-    y = np.concatenate([part[1] for part in parts])
-    classifier = UnseenClassifier(["logistic"]).fit(X, y, sample_domain=np.repeat([*SITES], 40))
-    X_site, y_site = make_rows(50, 40, 2.5)
-    adapted = classifier.adapt(sparse.csr_array(X_site), y_site, level="offsets")
-    assert adapted.adaptation_["offsets"] is not None
 
 
 def test_the_plan_is_printed_before_any_label_is_collected(files):

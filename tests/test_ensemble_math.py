@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -36,12 +36,10 @@ from unseen.model_selection._conformal import ConformalSets
 from unseen.model_selection._ensemble import SMOOTHING_STRENGTHS, neighbor_graph, smooth_probabilities
 from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
 from unseen.model_selection._ensemble_weights import (
-    N_SKEWED_BATCHES,
     AcceptanceTest,
     CrossFittingFolds,
     average_members,
     fit_ensemble_weights,
-    make_trial_batches,
     prune_weights,
     sample_skewed_batch,
 )
@@ -77,14 +75,6 @@ def confident(truth, right, n_classes=2, sure=0.9):
 
 
 # Temperatures
-
-
-def test_temperature_undoes_a_scale():
-    P, codes = members()
-    scores = [np.log(p[0]) for p in P]
-    beta = fit_temperature(scores, codes)
-    for scale in (0.05, 3.0, 40.0):
-        assert fit_temperature([scale * S for S in scores], codes) == pytest.approx(beta / scale, rel=1e-6)
 
 
 def test_no_other_temperature_has_a_smaller_loss():
@@ -124,12 +114,6 @@ def test_rows_of_a_class_that_training_did_not_show_leave_the_temperature_alone(
     assert fit_temperature([scores[0]], [np.full(len(codes[0]), 3)]) == 1
 
 
-def test_a_decision_between_two_classes_is_one_for_the_second():
-    s = np.array([-2.0, 0.0, 3.0])
-    np.testing.assert_allclose(softmax(s, 0.7)[:, 1], 1 / (1 + np.exp(-1.4 * s)))
-    assert fit_temperature([s], [np.array([0, 1, 0])]) == fit_temperature([np.c_[-s, s]], [np.array([0, 1, 0])])
-
-
 # Weights
 
 
@@ -149,14 +133,6 @@ def test_weights_are_those_of_a_convex_solver(pull, seed):
     assert objective(np.maximum(w, 1e-300)) == pytest.approx(best.fun, abs=1e-5)
 
 
-def test_only_members_take_part():
-    P, codes = members(6, n_members=5)
-    mask = np.array([True, False, True, True, False])
-    w = fit_ensemble_weights(P, codes, members=mask)
-    assert (w[~mask] == 0).all()
-    np.testing.assert_array_equal(w[mask], fit_ensemble_weights([p[mask] for p in P], codes))
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_fits_without_some_domains_are_fits_on_the_others(weighted):
     P, codes = members(7)
@@ -171,13 +147,6 @@ def test_fits_without_some_domains_are_fits_on_the_others(weighted):
         np.testing.assert_allclose(together[row], alone, atol=1e-9)
         beta = fit_temperature([scores[k] for k in own], [codes[k] for k in own], rows)
         assert betas[row] == pytest.approx(beta, rel=1e-9)
-
-
-def test_where_nothing_is_kept_nothing_is_fitted():
-    P, codes = members(7)
-    nothing = np.zeros((1, 4), dtype=bool)
-    np.testing.assert_allclose(fit_ensemble_weights(P, codes, kept=nothing), np.full((1, 4), 1 / 4))
-    assert fit_temperatures([np.log(p[0]) for p in P], codes, nothing) == [1.0]
 
 
 def test_folds_leave_out_each_part_or_groups_of_many_or_all_that_share_samples():
@@ -230,30 +199,8 @@ def test_a_skewed_batch_is_skewed_and_as_large(n_classes):
     assert not np.array_equal(rows, sample_skewed_batch(codes, rng))
 
 
-def test_batches_begin_with_the_natural_one_and_are_repeatable():
-    codes = np.arange(60) % 3
-    natural, *others = make_trial_batches(codes, [0, 1])
-    np.testing.assert_array_equal(natural, np.arange(60))
-    assert len(others) == N_SKEWED_BATCHES
-    assert all(np.array_equal(*pair) for pair in zip(others, make_trial_batches(codes, [0, 1])[1:], strict=True))
-    assert not np.array_equal(others[0], make_trial_batches(codes, [0, 2])[1])
-
-
 def test_a_batch_of_one_class_cannot_be_skewed():
     np.testing.assert_array_equal(sample_skewed_batch(np.full(5, 2), np.random.default_rng(0)), np.arange(5))
-
-
-def test_the_graph_is_symmetric_and_knows_the_nearest(monkeypatch):
-    X = np.random.default_rng(0).normal(size=(60, 3))
-    W = neighbor_graph(X).toarray()
-    distances = np.linalg.norm(X[:, None] - X, axis=2) + np.diag(np.full(60, np.inf))
-    A = np.zeros((60, 60))
-    np.put_along_axis(A, np.argsort(distances, axis=1)[:, :5], 1, axis=1)
-    np.testing.assert_array_equal(W, (A + A.T) / 2)
-    monkeypatch.setattr("unseen.model_selection._ensemble.NEIGHBOR_BLOCK_ROWS", 20)
-    blocks = neighbor_graph(X).toarray()
-    assert blocks.sum() == W.sum()
-    np.testing.assert_array_equal(blocks[::3, ::3], neighbor_graph(X[::3]).toarray())
 
 
 def test_small_batches_and_strength_zero_are_not_smoothed():
@@ -263,19 +210,6 @@ def test_small_batches_and_strength_zero_are_not_smoothed():
     assert smooth_probabilities(p, neighbor_graph(X), 0.0) is p
     assert neighbor_graph(X[:6]).nnz == 0
     np.testing.assert_allclose(smooth_probabilities(p[:6], neighbor_graph(X[:6]), 2.0), p[:6])
-
-
-def test_smoothing_keeps_rows_stochastic_and_repairs_what_neighbors_know():
-    rng = np.random.default_rng(0)
-    truth = np.repeat([0, 1, 2], 40)
-    X = 8 * np.eye(3)[truth] + rng.normal(size=(120, 3))
-    p = confident(truth, rng.random(120) < 0.75, n_classes=3, sure=0.6)
-    p = np.column_stack([p, np.zeros(120)])  # a class that was ruled out
-    Z = smooth_probabilities(p, neighbor_graph(X), 2.0)
-    np.testing.assert_allclose(Z.sum(axis=1), 1)
-    assert (Z >= 0).all()
-    assert (Z[:, 3] == 0).all()
-    assert np.mean(Z.argmax(axis=1) == truth) > 0.95 > np.mean(p.argmax(axis=1) == truth)
 
 
 # Guards
@@ -458,24 +392,6 @@ def test_a_class_of_too_few_domains_belongs_to_every_set():
     sets = ConformalSets.from_predictions(P, codes).sets(P[0], 0.8)
     np.testing.assert_array_equal(sets[0], [True, True, True])
     assert ConformalSets.from_predictions(P, [np.arange(20) % 3] * 6).codes is None  # balanced classes
-
-
-def test_sets_grow_with_coverage_and_are_never_empty():
-    P, codes = exchangeable(np.random.default_rng(1), 9)
-    conformal = ConformalSets.from_predictions(P, codes)
-    sizes = [conformal.sets(P[0], coverage).sum(axis=1) for coverage in (0.01, 0.3, 0.6, 0.9)]
-    assert all((after >= before).all() for before, after in pairwise(sizes))
-    assert (sizes[0] == 1).all()
-
-
-def test_more_than_domains_can_promise_is_refused():
-    P, codes = exchangeable(np.random.default_rng(2), 4)
-    conformal = ConformalSets.from_predictions(P, codes)
-    assert conformal.thresholds(0.8, 3)[0] == max(scores.max() for scores in conformal.scores)
-    with pytest.raises(ValueError, match=r"at most 1 - 1/\(m \+ 1\) = 0.8.*more domains"):
-        conformal.check_coverage(0.81)
-    with pytest.raises(ValueError, match="coverage=90 is not between 0 and 1"):
-        conformal.sets(P[0], 90)
 
 
 def test_forecasts_stay_within_the_scale_and_know_when_they_know_nothing():

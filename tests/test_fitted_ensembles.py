@@ -236,18 +236,6 @@ def test_sets_of_all_classes_are_replaced_by_the_number_of_domains_that_smaller_
     assert model.predict_table(table.X, coverage=0.3).summary["sets"]["note"] == ""
 
 
-@pytest.mark.parametrize("n_domains", [1, 2, 5, 8, 9, 30])
-def test_by_default_sets_have_the_largest_coverage_up_to_nine_tenths(n_domains):
-    pool = EnsembleClassifier([], np.empty(0), np.empty(0), conformal_scores=[np.linspace(0, 1, 7)] * n_domains)
-    if n_domains >= 9:
-        assert pool.resolve_coverage() == 0.9  # a warning would be an error
-        return
-    with pytest.warns(CoverageWarning, match=f"{n_domains} held-out domains? attain at most") as caught:
-        assert pool.resolve_coverage() == n_domains / (n_domains + 1)
-    assert f"coverage of these prediction sets is {n_domains / (n_domains + 1):.3g}," in str(caught[0].message)
-    assert pool.sets(np.full((1, 2), 0.5), n_domains / (n_domains + 1)).any()
-
-
 def test_sets_by_default_are_those_of_the_coverage_that_is_stated(table, found):
     classifier = UnseenClassifier(["logistic"]).fit(table.X, table.y, sample_domain=table.domain)
     model = Model(found.model, model_card(table, found))
