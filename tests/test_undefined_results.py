@@ -199,7 +199,7 @@ def make_plan(log_loss, level="offsets"):
     return AdaptationPlan(tuple("abcd"), {level: gains})
 
 
-def test_between_numbers_of_labels_without_a_common_domain_the_gain_is_that_of_the_smaller():
+def test_the_gain_between_numbers_of_labels_is_that_of_the_smaller():
     nan = np.nan
     plan = make_plan({10: [0.1, 0.2, nan, nan], 40: [nan, nan, 0.4, 0.5]})
     assert plan.gain("offsets", 20) == plan.gain("offsets", 10)

@@ -321,30 +321,20 @@ class AdaptationPlan:
     prior: OffsetPrior = field(default_factory=OffsetPrior)
 
     def gain(self, level: str, n_labels: int, metric: str = "log_loss") -> Gain | None:
-        """Expected gain of a level with this number of labels; None if fewer than two domains have enough rows.
+        """Expected gain of a level with this number of labels, or with the largest one below it that was simulated.
 
-        Gains are interpolated between simulated numbers of labels on a logarithmic axis. Above the largest number at
-        which two domains were simulated they are those of that number.
+        None if fewer than two domains have enough rows.
         """
-        curve = {}
+        known = {}
         for n, draws in self.gains.get(level, {}).items():
             is_known = np.isfinite(draws[metric]).all(axis=1)
-            if np.sum(is_known) >= MIN_DOMAINS:
-                variances = draws[metric][is_known].var(axis=1, ddof=1) if draws[metric].shape[1] > 1 else np.zeros(1)
-                curve[n] = draws[metric].mean(axis=1), float(variances.mean())
-        smaller = [n for n in curve if n <= n_labels]
-        if not smaller or n_labels < MIN_LABELS:
+            if MIN_LABELS <= n <= n_labels and np.sum(is_known) >= MIN_DOMAINS:
+                known[n] = draws[metric], is_known
+        if not known:
             return None
-        lower = max(smaller)
-        values, variance = curve[lower]
-        upper = min((n for n in curve if n > n_labels), default=None)
-        if upper is not None and lower < n_labels:
-            share = np.log(n_labels / lower) / np.log(upper / lower)
-            between = (1 - share) * values + share * curve[upper][0]
-            if np.isfinite(between).sum() >= MIN_DOMAINS:
-                values = between
-                variance = (1 - share) * variance + share * curve[upper][1]
-        return Gain.from_domains(values, variance)
+        values, is_known = known[max(known)]
+        variances = values[is_known].var(axis=1, ddof=1) if values.shape[1] > 1 else np.zeros(1)
+        return Gain.from_domains(values.mean(axis=1), float(variances.mean()))
 
     def choose(self, n_labels: int) -> Decision:
         """The level with the largest expected decrease of log loss among those that are unlikely to harm.
@@ -447,7 +437,9 @@ class AdaptationPlan:
 PRIORS = [OffsetPrior(offset**2, scale**2) for offset in OFFSET_STDS for scale in SCALE_STDS]
 
 
-def simulate_adaptation(domains: Sequence[HeldOutDomain], prior_ratio: Array | None = None) -> AdaptationPlan:
+def simulate_adaptation(
+    domains: Sequence[HeldOutDomain], prior_ratio: Array | None = None, sizes: Sequence[int] = SIZES
+) -> AdaptationPlan:
     """Simulate class offsets and temperature on held-out domains, which needs no refit.
 
     Parameters
@@ -456,6 +448,8 @@ def simulate_adaptation(domains: Sequence[HeldOutDomain], prior_ratio: Array | N
         Out-of-domain predictions.
     prior_ratio : ndarray of shape (n_classes,), default=None
         Natural class frequencies over those of training, if classes were balanced.
+    sizes : sequence of int
+        Numbers of labels.
 
     Returns
     -------
@@ -466,7 +460,7 @@ def simulate_adaptation(domains: Sequence[HeldOutDomain], prior_ratio: Array | N
     m = len(domains)
     evidence = np.array([log_evidence(P, codes, PRIORS) for _, P, codes in domains]).reshape(m, -1)
     n_draws = int(np.clip(TOTAL_DRAWS // max(m, 1), *DRAWS))
-    gains = {n: {metric: np.full((m, n_draws), np.nan) for metric in METRICS} for n in SIZES}
+    gains = {n: {metric: np.full((m, n_draws), np.nan) for metric in METRICS} for n in sizes}
     for k, domain in enumerate(domains):
         prior = _best_prior(np.delete(evidence, k, axis=0))
         for n, by_metric in gains.items():
@@ -520,11 +514,18 @@ class SourceData:
     balance: Balance = "none"
 
 
-def plan_adaptation(ensemble: EnsembleClassifier) -> AdaptationPlan:
-    """Expected gains of adaptation, simulated on the out-of-domain predictions that an ensemble keeps."""
+def plan_adaptation(ensemble: EnsembleClassifier, n_labels: int | None = None) -> AdaptationPlan:
+    """Expected gains of adaptation, simulated on the out-of-domain predictions that an ensemble keeps.
+
+    With `n_labels`, adaptation to this number of labels is simulated, or to as many as two domains have.
+    """
     domains = [HeldOutDomain(*domain) for domain in ensemble.held_out or ()]
+    sizes = SIZES
+    if n_labels is not None:
+        n_rows = sorted((len(domain.codes) for domain in domains), reverse=True)[:MIN_DOMAINS]
+        sizes = (max(min([n_labels, *(n - MIN_TEST_ROWS for n in n_rows)]), 1),)
     with single_thread():
-        return simulate_adaptation(domains, ensemble.prior_ratio)
+        return simulate_adaptation(domains, ensemble.prior_ratio, sizes)
 
 
 def adapt_ensemble(
@@ -560,7 +561,7 @@ def adapt_ensemble(
     n_missing = len(y) - len(rows)
     if n_missing:
         notices.append(f"{n_missing:,} of {len(y):,} rows have no label; they are not used to fit the adaptation.")
-    plan = plan_adaptation(ensemble)
+    plan = plan_adaptation(ensemble, len(codes))
     decision = Decision(level, f"{LEVELS.get(level, level).capitalize()}, as requested.")
     if level == "auto":
         if source is None:

@@ -20,6 +20,8 @@ from ._calibration import MIN_PROBABILITY, Arrays, Codes, Mask, RowWeights, row_
 
 # A step that changes all weights by less than this does not show in any probability.
 WEIGHT_TOLERANCE = 1e-10
+MAX_WEIGHT_STEPS = 150
+FIRST_RATE = 0.3  # of the exponentiated gradient
 # Weight of the divergence from uniform weights. Values from 0.005 to 0.1 give the same accuracy within noise.
 UNIFORM_PENALTY = 0.02
 # Members of an ensemble that are never pruned: together they cost at most that many times the most expensive one.
@@ -90,8 +92,6 @@ def fit_ensemble_weights(
     members: Mask | None = None,
     weights: RowWeights = None,
     kept: Mask | None = None,
-    n_steps: int = 150,
-    first_rate: float = 0.3,
     uniform_penalty: float = UNIFORM_PENALTY,
 ) -> Array:
     """Weights (J,) of an ensemble, by exponentiated gradient on domain-balanced log loss.
@@ -119,10 +119,10 @@ def fit_ensemble_weights(
         return uniform_penalty * divergence - np.sum(shares * np.log(mixed), axis=1), mixed
 
     log_w = np.full((len(fits), len(participants)), log_uniform)
-    rates = np.full((len(fits), 1), first_rate)
+    rates = np.full((len(fits), 1), FIRST_RATE)
     value, mixed = objective(log_w)
     moving = np.ones((len(fits), 1), dtype=bool)  # a fit that has converged stays where it is
-    for _ in range(n_steps):
+    for _ in range(MAX_WEIGHT_STEPS):
         proposed = (1 - rates * uniform_penalty) * log_w + rates * ((shares / mixed) @ q.T)
         proposed -= proposed.max(axis=1, keepdims=True)
         proposed -= np.log(np.exp(proposed).sum(axis=1, keepdims=True))
@@ -177,8 +177,8 @@ def prune_weights(weights: Array, P: Arrays, codes: Codes, min_members: int = MI
     return pruned / pruned.sum()
 
 
-def sample_skewed_batch(codes: Ints, rng: np.random.Generator, share: float = SKEWED_SHARE) -> Ints:
-    """Rows of a batch of the same size, of which a random half of the classes makes up this share.
+def sample_skewed_batch(codes: Ints, rng: np.random.Generator) -> Ints:
+    """Rows of a batch of the same size, of which a random half of the classes makes up `SKEWED_SHARE`.
 
     Rows are repeated only where there are too few, and then equally often up to one. A single class stays as it is.
     """
@@ -187,7 +187,7 @@ def sample_skewed_batch(codes: Ints, rng: np.random.Generator, share: float = SK
     is_frequent = np.isin(codes, rng.permutation(present)[: len(present) // 2])
     if not is_frequent.any():
         return np.arange(n)
-    n_frequent = round(share * n)
+    n_frequent = round(SKEWED_SHARE * n)
     batch = []
     for rows, size in [(np.flatnonzero(is_frequent), n_frequent), (np.flatnonzero(~is_frequent), n - n_frequent)]:
         repeats, remainder = divmod(size, len(rows))
