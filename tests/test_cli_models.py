@@ -97,7 +97,7 @@ def test_a_transductive_method_must_be_allowed(home, tmp_path):
     code, text = unseen(*command)
     assert code == 2
     assert "'centered logistic', which is transductive" in text
-    assert "Use --transductive or leave it out" in text
+    assert "Allow transductive models, or leave it out" in text
     assert not (tmp_path / "m.unseen").exists()
     assert unseen(*command, "--transductive")[0] == 0
 

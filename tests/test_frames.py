@@ -148,10 +148,9 @@ def test_a_frame_is_diagnosed_as_its_prepared_samples():
     prepared = make_preprocessor(table.schema).fit_transform(table.X)
     with pytest.warns(DataWarning) as warned:
         found = unseen.diagnose(PATIENTS, label="diagnosis", domain="hospital", n_permutations=19)
-    assert [str(warning.message) for warning in warned] == list(found.notices[: len(warned)])
     expected = unseen.diagnose(prepared, table.y, sample_domain=table.domain, n_permutations=19)
     assert found.tests == expected.tests
-    assert any("they are dates: 'admitted'" in notice for notice in found.notices)
+    assert any("they are dates: 'admitted'" in str(warning.message) for warning in warned)
     with pytest.raises(ValueError, match="diagnose needs labels and domains"):
         unseen.diagnose(prepared, table.y)
 

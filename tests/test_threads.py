@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from helpers import METHODS, make, three_domains
 from unseen import CIDG, KFDA, SCA, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UndoBias, UnseenClassifier
 from unseen.estimators import LIBLINEAR
+from unseen.exceptions import ignore_warnings
 from unseen.model_selection import single_thread
-from unseen.utils.warnings import ignore_warnings
 
 X, Y, D = three_domains(n_features=6)
 WIDE = np.random.default_rng(0).normal(size=(len(X), 2 * len(X)))  # where a linear SVM draws random numbers

@@ -1,9 +1,13 @@
-"""Warnings that users can filter, and errors that callers can catch."""
+"""Warnings that users can filter, errors that callers can catch, and filters of warnings in several threads."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 
 class SingleDomainWarning(UserWarning):
@@ -108,3 +112,44 @@ def warn(message: str, category: type[Warning]) -> None:
         level += 1
         frame = frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+class SharedContext:
+    """A process-wide setting shared by threads: the first to enter applies it, the last to leave restores it.
+
+    If each thread saved and restored the setting, one could undo what another still relies on.
+    """
+
+    def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._n_inside = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._n_inside:
+                self._setting = self._make()
+                self._setting.__enter__()
+            self._n_inside += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._n_inside -= 1
+            if not self._n_inside:
+                self._setting.__exit__(None, None, None)
+
+
+_FILTERS = SharedContext(warnings.catch_warnings)
+
+
+@contextmanager
+def ignore_warnings(*kinds: type[Warning] | tuple[type[Warning], str]) -> Iterator[None]:
+    """Ignore warnings of categories, or of (category, message) pairs, whose message must match at the start.
+
+    If several threads or nested calls ignore warnings, filters remain active until the last of them ends.
+    """
+    with _FILTERS:
+        for kind in kinds:
+            category, message = kind if isinstance(kind, tuple) else (kind, "")
+            warnings.filterwarnings("ignore", message, category)
+        yield

@@ -29,8 +29,7 @@ def demo(
 
     Example: unseen demo
     """
-    from ..exceptions import DataWarning, NewDataWarning
-    from ..utils.warnings import ignore_warnings
+    from ..exceptions import DataWarning, NewDataWarning, ignore_warnings
 
     with translate_errors(), ignore_warnings(DataWarning, NewDataWarning):
         folder.mkdir(parents=True, exist_ok=True)

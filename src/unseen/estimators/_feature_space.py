@@ -12,10 +12,10 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import gen_batches
 
+from ..exceptions import ignore_warnings
 from ..kernels import Kernel, check_scatter_memory
 from ..linalg import Array, Gram, gram, gram_by_numpy, product
 from ..utils.validation import format_list
-from ..utils.warnings import ignore_warnings
 
 # Projections compare column names once and then pass plain arrays to the feature map.
 MISSING_NAMES_WARNING = (UserWarning, "X does not have valid feature names")

@@ -11,8 +11,9 @@ import numpy as np
 from ..linalg import Array
 from ..models import AUTO
 from ..tables import Table
+from ..utils.io import plain_values
 from ._protocol import Protocol, Task
-from ._result import ValidationResult, plain_values
+from ._result import ValidationResult
 from ._run import Result
 from ._validate import validate_predictions
 

@@ -13,6 +13,7 @@ from scipy.special import stdtrit
 from ..linalg import Array, Ints
 from ..model_selection import Scorer, get_metric
 from ..models import TableModel
+from ..utils.io import plain_values
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels
@@ -90,14 +91,8 @@ class Importance:
         """Return everything as plain values, for JSON and the report."""
         return {
             "metric": METRIC.label,
-            "scores": {name: _replace_nan(score) for name, score in self.scores.items()},
-            "columns": [
-                {
-                    **{key: _replace_nan(value) for key, value in asdict(entry).items() if key != "by_domain"},
-                    "by_domain": {name: _replace_nan(loss) for name, loss in entry.by_domain.items()},
-                }
-                for entry in self.columns
-            ],
+            "scores": plain_values(self.scores),
+            "columns": [plain_values(asdict(entry)) for entry in self.columns],
         }
 
     def records(self) -> list[dict[str, Any]]:
@@ -114,10 +109,6 @@ class Importance:
     def __repr__(self) -> str:
         names = ", ".join(entry.column for entry in self.columns[:3])
         return f"<Importance: {METRIC.label}, {len(self.scores)} sites; most important: {names}>"
-
-
-def _replace_nan(value: Any) -> Any:
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def measure_importance(model: TableModel, held_out: Samples, classes: Labels, seed: int) -> tuple[float, Array]:

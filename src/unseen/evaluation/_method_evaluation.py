@@ -16,6 +16,7 @@ from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 
 from ..estimators import Projection, Statistics, collect_statistics
+from ..exceptions import ignore_warnings
 from ..kernels import SizePlan
 from ..linalg import Array, Ints
 from ..model_selection import (
@@ -50,7 +51,6 @@ from ..model_selection import (
     tree_samples,
 )
 from ..utils.samples import Balance, Samples
-from ..utils.warnings import ignore_warnings
 from ._protocol import make_candidates
 from ._store import Scores
 

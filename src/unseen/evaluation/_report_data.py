@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ from ..model_selection import (
 )
 from ..models import make_preparation
 from ..tables import Table
-from ..utils.environment import environment_info
+from ..utils.io import plain_values
+from ..utils.optional_imports import environment_info
 from ..utils.validation import encode_domains
 from ._method_evaluation import Problem
 from ._protocol import Protocol, Task
@@ -42,6 +44,7 @@ MAX_CONFUSION_COUNTS = 100_000  # in all confusion tables together; they take a 
 MIN_CONFUSION_CLASSES = 8  # in each confusion table
 MAX_PLOT_POINTS = 2000  # more points overlap and make the page slow
 SCORE_DECIMALS = 8  # the rounding errors of percentages are smaller
+_round_values = partial(plain_values, digits=SCORE_DECIMALS)
 BIN_MEANS = ("confidence", "accuracy")
 VERSION_KEYS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
 
@@ -259,7 +262,7 @@ def verdict_facts(verdict: Verdict) -> dict[str, Any]:
     """Return the verdict in words and in numbers."""
     recommendation = None
     if verdict.recommendation is not None:
-        recommendation = _to_json_value(asdict(verdict.recommendation))
+        recommendation = _round_values(asdict(verdict.recommendation))
     return {
         "decision": verdict.decision,
         "headline": verdict.headline,
@@ -285,16 +288,7 @@ def _interval_facts(interval: Interval | None) -> dict[str, Any]:
         if interval.is_informative:
             facts["low"] = interval.low
             facts["high"] = interval.high
-    return _to_json_value(facts)
-
-
-def _to_json_value(value: Any) -> Any:
-    """Round numbers, and replace numbers that are not finite by None, also in nested dicts."""
-    if isinstance(value, dict):
-        return {name: _to_json_value(part) for name, part in value.items()}
-    if isinstance(value, float):
-        return round(value, SCORE_DECIMALS) if np.isfinite(value) else None
-    return value
+    return _round_values(facts)
 
 
 def method_facts(rows: Sequence[Row], tasks: Sequence[Task]) -> list[dict[str, Any]]:
@@ -371,7 +365,7 @@ def _settings_texts(row: Row) -> dict[str, Any]:
     settings = row.settings
     if row.kind != "auto":
         return settings
-    return {"model": settings["model"], **_to_json_value(settings["members"]), "smoothing": settings["smoothing"]}
+    return {"model": settings["model"], **_round_values(settings["members"]), "smoothing": settings["smoothing"]}
 
 
 def ensemble_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | None:
@@ -405,10 +399,10 @@ def ensemble_facts(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | No
     return {
         "method": method,
         "n": len(auto_rows),
-        "weights": _to_json_value(sorted_weights),
+        "weights": _round_values(sorted_weights),
         "decisions": [_decision_facts(steps, len(decided_rows), verdict.scale) for steps in decisions_by_step],
         "decided_by": decided_rows[0].method if decided_rows else None,
-        "calibration": {**_to_json_value(mean_errors), "bins": bins},
+        "calibration": {**_round_values(mean_errors), "bins": bins},
         "forecast": _expected_performance(auto_rows, verdict),
     }
 
@@ -424,7 +418,7 @@ def _decision_facts(decisions: Sequence[dict[str, Any]], n_ensembles: int, scale
         f"{scale.format_difference(natural_gain)}, and {scale.format_difference(skewed_gain)} on subsamples of these "
         "domains with skewed classes."
     )
-    return _to_json_value(
+    return _round_values(
         {
             "step": step,
             "used": n_used,
@@ -446,7 +440,7 @@ def _merge_calibration_bins(tables: Sequence[Sequence[dict[str, float]]]) -> lis
     for entries in group_by([entry for table in tables for entry in table], bin_number):
         shares = [entry["share"] for entry in entries]
         values = {name: float(np.average([entry[name] for entry in entries], weights=shares)) for name in BIN_MEANS}
-        merged.append(_to_json_value({**values, "share": sum(shares) / len(tables)}))
+        merged.append(_round_values({**values, "share": sum(shares) / len(tables)}))
     return sorted(merged, key=lambda entry: entry["confidence"])
 
 

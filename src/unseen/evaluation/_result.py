@@ -17,7 +17,7 @@ from scipy.special import logit
 from ..linalg import Array
 from ..metrics import DevelopmentSize, Estimate, development_size, random_effects, stated_odds
 from ..report import render_validation
-from ..utils.io import atomic_write
+from ..utils.io import atomic_write, plain_values
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels
 from ._checklist import make_checklist
@@ -666,18 +666,3 @@ class ValidationResult:
 
 def _as_frame(records: list[dict[str, Any]], name: str) -> Any:
     return optional_import("pandas", f"The frame {name!r}").DataFrame(records)
-
-
-def plain_values(value: Any) -> Any:
-    """Convert values to those that JSON can represent; numbers that are not finite become None."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_values(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain_values(item) for item in value]
-    if isinstance(value, np.ndarray):
-        return plain_values(value.tolist())
-    if isinstance(value, (np.generic,)):
-        return plain_values(value.item())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value

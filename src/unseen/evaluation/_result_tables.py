@@ -12,6 +12,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from ..model_selection import METHODS
+from ..utils.io import plain_values
 from ._protocol import Task
 from ._store import Row
 
@@ -70,19 +71,14 @@ class AccuracyTable:
     def records(self) -> list[dict[str, Any]]:
         """Return one dict for each task and method, with None for a mean that is not known."""
         return [
-            {"task": task, "method": method, **asdict(cell), "mean": _known(cell.mean)}
+            {"task": task, "method": method, **asdict(cell), "mean": plain_values(cell.mean)}
             for (task, method), cell in self.cells.items()
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cells and the summaries, in values that JSON can represent."""
-        means = {method: _known(mean) for method, mean in self.means().items()}
-        summary = {"mean": means, "mean_rank": self.ranks(), "wins": self.wins()}
+        summary = {"mean": plain_values(self.means()), "mean_rank": self.ranks(), "wins": self.wins()}
         return {"cells": self.records(), "summary": summary}
-
-
-def _known(value: float) -> float | None:
-    return value if np.isfinite(value) else None
 
 
 def has_score(row: Row) -> bool:

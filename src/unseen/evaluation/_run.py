@@ -32,7 +32,7 @@ from ..model_selection import (
     parse_methods,
     single_thread,
 )
-from ..utils.environment import environment_info
+from ..utils.optional_imports import environment_info
 from ..utils.progress import format_duration, progress
 from ..utils.samples import Samples
 from ._method_evaluation import DecisionScores, Problem, evaluate_methods, evaluate_validation, split_id

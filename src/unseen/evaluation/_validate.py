@@ -33,7 +33,7 @@ from ..tables import (
     open_data,
     read_survey,
 )
-from ..utils.environment import environment_info
+from ..utils.optional_imports import environment_info
 from ..utils.samples import Balance
 from ..utils.validation import Labels, check_domains, format_list
 from ._result import ValidationResult, ValidationSettings

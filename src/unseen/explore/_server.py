@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 import html
 import json
-import math
 import secrets
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..model_selection import EXPECTED_ERRORS
+from ..utils.io import plain_values
 from ._session import Session
 from ._setting import Setting
 
@@ -125,8 +125,7 @@ class Server(ThreadingHTTPServer):
             if name == "solve":
                 return session.solve(setting)
             if name == "validate":
-                accuracy = session.validate(setting, request.get("domain", ""))
-                return {"accuracy": None if math.isnan(accuracy) else accuracy}
+                return {"accuracy": plain_values(session.validate(setting, request.get("domain", "")))}
         raise RejectedRequest(HTTPStatus.NOT_FOUND, "There is no such request.")
 
 

@@ -26,12 +26,11 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.validation import has_fit_parameter
 
 from ..estimators import LIBLINEAR, DomainCenterer, Projection
-from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
+from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning, ignore_warnings
 from ..kernels import PivotedNystroem, is_multiple, median_squared_distance, parse_multiple
 from ..linalg import Array, Ints
 from ..utils.samples import Balance, Samples
 from ..utils.validation import MANY_CLASSES_WARNING
-from ..utils.warnings import ignore_warnings
 from ._preparation import tree_samples, with_categories
 
 # Parameters describe the estimators of these packages completely.

@@ -25,11 +25,11 @@ from sklearn.utils import _safe_indexing, column_or_1d
 from threadpoolctl import ThreadpoolController
 
 from ..estimators import Projection, parallel
+from ..exceptions import SharedContext
 from ..linalg import Array, CellStatistics, Ints, product, scatter_traces
 from ..utils.progress import track
 from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels, format_list
-from ..utils.warnings import SharedContext
 from ._calibration import SMALLEST_PROBABILITY
 from ._candidate import (
     Candidate,

@@ -19,12 +19,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..estimators import Projection, check_gram, is_dask, validation_options
-from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
+from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, ignore_warnings, warn
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters, reset_fitted_attributes
 from ..utils.progress import CallbackSupportMixin, with_callbacks
 from ..utils.samples import Samples, make_samples
 from ..utils.validation import MANY_CLASSES_WARNING, encode_classes, require_named_domains
-from ..utils.warnings import ignore_warnings
 from ._candidate import Candidate, bind_domains, clone_with_params
 from ._decompositions import KERNEL_PARAMS
 from ._evaluation import EvaluationConfig, ProgressOptions, hashable_key, single_thread, tabulate_candidates

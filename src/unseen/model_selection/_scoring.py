@@ -27,11 +27,10 @@ from sklearn.metrics import (
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
 
-from ..exceptions import warn
+from ..exceptions import ignore_warnings, warn
 from ..linalg import Array, Ints
 from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list
-from ..utils.warnings import ignore_warnings
 from ._calibration import SMALLEST_PROBABILITY, Mask, standard_error
 from ._candidate import Candidate
 

@@ -19,11 +19,10 @@ from sklearn.utils import check_random_state, indexable
 from sklearn.utils.metadata_routing import get_routing_for_object, process_routing
 from sklearn.utils.validation import _num_samples
 
-from ..exceptions import SingleDomainWarning, warn
+from ..exceptions import SingleDomainWarning, ignore_warnings, warn
 from ..linalg import Ints
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_groups, encode_domains, format_list, warn_masked_labels
-from ..utils.warnings import ignore_warnings
 from ._ensemble_weights import CrossFittingFolds, make_trial_batches
 
 Split = tuple[Ints, Ints]

@@ -14,7 +14,7 @@ import numpy as np
 from ..model_selection import Forecast, describe_expected_performance
 from ..shift import MAGNITUDES
 from ..tables import Schema, SurveyedTable, Table
-from ..utils.environment import environment_info
+from ..utils.optional_imports import environment_info
 from ._new_data_notes import QUANTILES, summarize_columns
 from ._table_fit import TableFit
 

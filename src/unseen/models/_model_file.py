@@ -23,10 +23,10 @@ from sklearn.base import clone
 from sklearn.exceptions import InconsistentVersionWarning
 
 from .. import __version__
+from ..exceptions import ignore_warnings
 from ..model_selection import MIN_BATCH_ROWS
 from ..utils.io import atomic_write, is_special_file
 from ..utils.optional_imports import optional_import
-from ..utils.warnings import ignore_warnings
 from ._model import Model, ModelFileError
 from ._model_card import check_card
 from ._table_model import TableModel

@@ -28,6 +28,7 @@ from ..tables import (
     read_survey,
     survey_table,
 )
+from ..utils.io import plain_values
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
@@ -147,8 +148,6 @@ class Diagnosis:
         without a common class.
     outlier_domain : object or None
         The domain that lies far from all others, if there is one.
-    assumed : tuple of str
-        Sentences about assumptions and omissions when a table was read.
     columns : ColumnDiagnosis or None
         Which columns differ, how, and what to do; None for arrays and photographs, and for tables
         of more than 1,000 columns.
@@ -167,13 +166,12 @@ class Diagnosis:
     marginal_distances: Array
     conditional_distances: Array
     outlier_domain: Any
-    assumed: tuple[str, ...] = ()
     columns: ColumnDiagnosis | None = None
 
     @cached_property
     def notices(self) -> tuple[str, ...]:
         """Sentences about limitations, such as cells without samples."""
-        return (*self.assumed, *limitation_texts(self))
+        return tuple(limitation_texts(self))
 
     @cached_property
     def reading(self) -> list[str]:
@@ -201,8 +199,8 @@ class Diagnosis:
             "tests": [test.to_dict() for test in self.tests],
             "classes_tests": [test.to_dict() for test in self.class_tests],
             "distances": {
-                "marginal": _replace_nan(self.marginal_distances),
-                "conditional": _replace_nan(self.conditional_distances),
+                "marginal": plain_values(self.marginal_distances),
+                "conditional": plain_values(self.conditional_distances),
             },
             "outlier_domain": None if self.outlier_domain is None else str(self.outlier_domain),
             "outlier_text": outlier_text(self),
@@ -347,7 +345,6 @@ def diagnose(
     check_scalar(n_permutations, "n_permutations", Integral, min_val=1)
     check_scalar(max_per_domain, "max_per_domain", Integral, min_val=2)
     check_scalar(alpha, "alpha", Real, min_val=0, max_val=1, include_boundaries="neither")
-    assumed: list[str] = []
     options = TableOptions(
         label=label,
         domain=domain,
@@ -368,8 +365,7 @@ def diagnose(
         data = make_preprocessor(table.schema, scale).fit_transform(table.X)
         y = table.y
         sample_domain = table.domain
-        assumed = [] if is_read else table.notices
-        for notice in assumed:
+        for notice in [] if is_read else table.notices:
             warn(notice, DataWarning)
     else:
         check_array_options(options)
@@ -419,7 +415,6 @@ def diagnose(
         marginal_distances=marginal,
         conditional_distances=conditional,
         outlier_domain=None if outlier is None else domains.tolist()[outlier],
-        assumed=tuple(assumed),
         columns=columns,
     )
 
@@ -445,11 +440,6 @@ def _subsample(domain: Ints, size: int, rng: np.random.Generator) -> Ints:
         rows = np.flatnonzero(domain == s)
         parts.append(rng.choice(rows, size, replace=False) if len(rows) > size else rows)
     return np.concatenate(parts)
-
-
-def _replace_nan(distances: Array) -> list[list[float | None]]:
-    """Return nested lists with None instead of NaN, which JSON does not have."""
-    return np.where(np.isfinite(distances), distances, np.array(None)).tolist()
 
 
 def _rbf_kernel_matrix(X: Any) -> tuple[Array, float]:

@@ -1,16 +1,17 @@
-"""Atomic writes, early checks of output names, limits on decompression, and creation of SQLite tables."""
+"""Values for JSON, atomic writes, early checks of output names, limits on decompression, creation of SQLite tables."""
 
 from __future__ import annotations
 
 import errno
+import math
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import sqlite3
@@ -173,3 +174,18 @@ def create_sqlite_tables(
 def escape_controls(text: str) -> str:
     """Replace the control characters in text from files and tables, which a terminal would interpret."""
     return text.translate(REPLACEMENTS)
+
+
+def plain_values(value: Any, digits: int | None = None) -> Any:
+    """Convert values to those that JSON can represent: numbers that are not finite become None, others are rounded."""
+    if isinstance(value, Mapping):
+        return {str(key): plain_values(item, digits) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_values(item, digits) for item in value]
+    if hasattr(value, "tolist"):  # an array or a scalar of NumPy
+        return plain_values(value.tolist(), digits)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return value if digits is None else round(value, digits)
+    return value

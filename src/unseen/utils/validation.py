@@ -11,10 +11,9 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, warn
+from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, ignore_warnings, warn
 from ..linalg import Array, Ints
 from .optional_imports import is_dask
-from .warnings import ignore_warnings
 
 Labels = np.ndarray[Any, np.dtype[Any]]
 P = ParamSpec("P")
