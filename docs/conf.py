@@ -7,6 +7,7 @@ from pathlib import Path
 from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.util import logging
+from sphinx_gallery.sorting import ExplicitOrder
 
 import unseen
 
@@ -46,28 +47,46 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False  # the class template lists the members itself
 
+GALLERY_ORDER = [
+    "plot_penguins.py",
+    "plot_unseen_domain.py",
+    "plot_compare.py",
+    "plot_diagnose.py",
+    "plot_ensemble.py",
+    "plot_prediction_sets.py",
+    "plot_novelty.py",
+    "plot_methods_and_centering.py",
+    "plot_centering.py",
+    "plot_label_shift.py",
+    "plot_choosing_weights.py",
+    "plot_undo_bias.py",
+    "plot_production.py",
+    "plot_landmarks.py",
+    "plot_stream.py",
+    "plot_one_decomposition.py",
+]
+
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"plot_",
-    "ignore_pattern": r"(hospitals|trials)\.py",  # the tables of the tutorials, which show them themselves
     "abort_on_example_error": True,
     "backreferences_dir": "gallery/backreferences",
     "doc_module": ("unseen",),
     "download_all_examples": False,
     "write_computation_times": False,
     "show_memory": False,
-    "within_subsection_order": "ExampleTitleSortKey",
+    "within_subsection_order": ExplicitOrder(GALLERY_ORDER),
 }
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"unseen {release}"
 html_static_path = ["_static"]
-html_css_files = ["mathml.css", "code.css", "options.css"]
+html_css_files = ["mathml.css", "code.css", "options.css", "landing.css"]
 html_show_sourcelink = False
 html_math_renderer = "mathml"
 html_theme_options = {
-    "show_prev_next": False,
+    "show_prev_next": True,
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],

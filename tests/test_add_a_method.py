@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-CHANGE = ROOT / "docs" / "add_a_method.diff"
+CHANGE = ROOT / "development" / "add_a_method.diff"
 pytestmark = [
     pytest.mark.skipif(not CHANGE.exists(), reason="this distribution comes without the documentation"),
     pytest.mark.skipif(shutil.which("git") is None, reason="git applies the change"),
@@ -68,4 +68,4 @@ def test_the_change_on_the_page_adds_a_method_that_works(tmp_path):
 def test_the_change_is_as_short_as_the_page_says():
     code = [line[1:].strip() for line in added_lines()]
     assert len([line for line in code if line]) <= 50
-    assert "add_a_method.diff" in (ROOT / "docs" / "add_a_method.rst").read_text(encoding="utf-8")
+    assert "add_a_method.diff" in (ROOT / "development" / "add_a_method.rst").read_text(encoding="utf-8")

@@ -172,7 +172,7 @@ def test_continuous_integration_runs_make_and_nothing_else():
     assert {command.removeprefix("make ") for command in run} <= set(targets)
 
 
-@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.rst"])
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "development/architecture.rst"])
 def test_files_that_guides_name_exist(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     named = re.findall(rf"\b((?:{'|'.join(PACKAGES)})/\w+\.py)", text)
@@ -182,7 +182,7 @@ def test_files_that_guides_name_exist(page):
 
 
 def test_the_architecture_page_lists_every_package_above_those_that_it_imports():
-    page = (DOCS / "architecture.rst").read_text(encoding="utf-8")
+    page = (ROOT / "development" / "architecture.rst").read_text(encoding="utf-8")
     table = page[page.index("* - Package\n") : page.index("Four decisions")]
     assert re.findall(r"^   \* - ``(\w+)``$", table, flags=re.MULTILINE) == PACKAGES[::-1]
 
