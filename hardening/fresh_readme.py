@@ -14,18 +14,18 @@ ROOT = Path(__file__).parents[1]
 
 
 def main() -> int:
-    """Install, write the tables of the example, run the Python block and the commands; print each of them."""
+    """Install, run the Python blocks and the commands; print each of them."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (install,) = re.findall(r"^\$ pip (install .*?)(?: +#.*)?$", readme, flags=re.MULTILINE)
-    (code,) = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
+    blocks = re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)
     commands = re.findall(r"^\$ (unseen .*?)(?: +#.*)?$", readme, flags=re.MULTILINE)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         venv.create(folder / "environment", with_pip=True)
         programs = folder / "environment" / "bin"
         _run([programs / "pip", *shlex.split(install)], ROOT)
-        _run([programs / "python", ROOT / "examples" / "hospitals.py"], folder)
-        _run([programs / "python", "-c", code], folder)
+        for code in blocks:
+            _run([programs / "python", "-c", code], folder)
         for command in commands:
             program, *arguments = shlex.split(command)
             _run([programs / program, *arguments], folder)

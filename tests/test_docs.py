@@ -121,7 +121,7 @@ def test_the_html_view_of_an_estimator_links_to_a_page_that_is_built(name):
         assert any(line.replace("`", "").endswith(f"{unquote(parameter)} : {unquote(kind)}") for line in lines)
 
 
-PAGES = [DOCS / "index.rst", DOCS / "limits.rst", DOCS / "costs.rst", *sorted((DOCS / "user_guide").glob("*.rst"))]
+PAGES = [DOCS / "index.rst", DOCS / "limits.rst", *sorted((DOCS / "user_guide").glob("*.rst"))]
 
 
 @pytest.mark.docs
