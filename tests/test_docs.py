@@ -83,7 +83,7 @@ RESULTS = {"Comparison", "Diagnosis", "Model", "ModelFileError", "NoveltyResult"
 RESULTS |= {"ColumnDiagnosis", "ColumnRepairs", "Importance", "SiteLearningCurve"}
 RESULTS |= {"Extraction", "LeaderboardRow", "TablePredictions", "ValidationResult"}
 RESULTS |= {"CalibrationCurve", "CalibrationFit", "DecisionCurve", "ExpectedPerformance"}
-RESULTS |= {"Estimate", "RandomEffects", "ThresholdChoice"}
+RESULTS |= {"AdaptationPlan", "Estimate", "RandomEffects", "ThresholdChoice"}
 
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name.rpartition(".")[-1] not in RESULTS])

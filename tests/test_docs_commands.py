@@ -23,7 +23,7 @@ from test_docs import PAGES
 from tiny_network import tiny_network
 from unseen.cli._app import app
 from unseen.datasets import make_synthetic
-from unseen.shift import _interpretation
+from unseen.shift import _diagnose
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -77,7 +77,7 @@ def test_shown_output_may_omit_and_round_but_not_differ():
 
 
 def test_quotations_on_the_page_of_questions_are_texts_of_diagnose():
-    tree = ast.parse(Path(_interpretation.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(_diagnose.__file__).read_text(encoding="utf-8"))
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     page = (DOCS / "problem.rst").read_text(encoding="utf-8")
     table = page[page.index("Text of the diagnosis") :]
