@@ -116,13 +116,13 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
         if len(part.codes) - n < MIN_TEST_ROWS:
             continue
         draws = np.array([rng.permutation(len(part.codes))[:n] for _ in range(DRAWS)])
-        offsets, scales = fit_offsets(P[draws], part.codes[draws], plan.prior)
-        adapted = {
-            AS_IS: np.broadcast_to(P, (DRAWS, *P.shape)),
-            OFFSETS: apply_offsets(P[None], offsets, scales),
-            "prior": np.broadcast_to(with_prior, (DRAWS, *P.shape)),
-        }
-        gains = {level: to_lists(score_gains(part, probabilities, draws)) for level, probabilities in adapted.items()}
+        gains: dict[str, dict[str, list[float]]] = {}
+        for labeled in draws:
+            offsets = fit_offsets(P[labeled], part.codes[labeled], plan.prior)
+            adapted = {AS_IS: P, OFFSETS: apply_offsets(P, *offsets), "prior": with_prior}
+            for level, probabilities in adapted.items():
+                for metric, gain in score_gains(part, probabilities, labeled).items():
+                    gains.setdefault(level, {}).setdefault(metric, []).append(round(gain, 6))
         chosen = [plan.choose(n).level] * DRAWS
         expected = {}
         for metric in ("log_loss", "accuracy"):
@@ -141,11 +141,6 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
             }
         )
     return results
-
-
-def to_lists(gains: dict[str, np.ndarray]) -> dict[str, list[float]]:
-    """Plain values."""
-    return {metric: values.round(6).tolist() for metric, values in gains.items()}
 
 
 def summarize(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

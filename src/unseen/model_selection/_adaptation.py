@@ -9,9 +9,7 @@ centered at no change, offset_c ~ N(0, offset_variance) and scale ~ N(1, scale_v
 the posterior, whose negative logarithm is convex, because it is linear in the parameters up to the log-sum-exp.
 
 The plan is the expected gain of each level of adaptation against the number of labels. It is simulated on out-of-domain
-predictions for source domains that are held out in turn. Offsets of many problems with equal numbers of labels are
-fitted at once: arrays have a leading axis of problems. Inside, the axis of classes comes first, because NumPy is slow
-at sums over a short last axis.
+predictions for source domains that are held out in turn.
 """
 
 from __future__ import annotations
@@ -29,6 +27,7 @@ from sklearn.utils import _safe_indexing
 from ..linalg import Array, Ints
 from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels, format_list
+from ._calibration import softmax, true_class_values
 from ._candidate import ignore_expected_warnings
 from ._ensemble import EnsembleClassifier
 from ._evaluation import single_thread
@@ -88,134 +87,73 @@ class OffsetPrior:
     scale_variance: float = 0.04
 
 
-def log_probabilities(P: Array) -> Array:
-    """Logarithms of probabilities, which are raised to a minimum first."""
-    return np.log(np.maximum(P, MIN_ADAPTED_PROBABILITY))
+def apply_offsets(P: Array, offsets: Array, scale: float = 1.0) -> Array:
+    """Probabilities (n, C) with class offsets (C,) and a scale of the logits."""
+    return softmax(scale * np.log(np.maximum(P, MIN_ADAPTED_PROBABILITY)) + offsets)
 
 
-def apply_offsets(P: Array, offsets: Array, scale: float | Array = 1.0) -> Array:
-    """Probabilities (..., n, C) with class offsets (..., C) and a scale of the logits (...,)."""
-    Z = np.asarray(scale)[..., None, None] * log_probabilities(P) + offsets[..., None, :]
-    Z -= Z.max(axis=-1, keepdims=True)
-    E = np.exp(Z)
-    return E / E.sum(axis=-1, keepdims=True)
+def fit_offsets(P: Array, codes: Ints, prior: OffsetPrior) -> tuple[Array, float]:
+    """Posterior modes of the class offsets (C,), which sum to zero, and of the scale of the logits.
 
-
-def fit_offsets(P: Array, codes: Ints, prior: OffsetPrior) -> tuple[Array, Array]:
-    """Posterior modes of the class offsets (B, C) and scales (B,) of B problems.
-
-    Parameters
-    ----------
-    P : ndarray of shape (B, n, C)
-        Probabilities of labeled rows.
-    codes : ndarray of shape (B, n)
-        Positions of their classes.
-    prior : OffsetPrior
-        Variances of the priors.
-
-    Returns
-    -------
-    offsets : ndarray of shape (B, C)
-        They sum to zero.
-    scale : ndarray of shape (B,)
-        The scales of the logits.
+    `P` (n, C) are probabilities of labeled rows, and `codes` (n,) positions of their classes.
     """
-    precision = np.array([[1 / prior.offset_variance, 1 / prior.scale_variance]])
-    problem = _Problem.from_probabilities(P, codes, precision)
-    theta, _, _ = problem.minimize()
-    return theta[:-1].T, np.maximum(1 + theta[-1], MIN_SCALE)
+    theta, _, _ = _find_mode(P, codes, prior)
+    return theta[:-1], max(1 + float(theta[-1]), MIN_SCALE)
 
 
-def log_evidence(P: Array, codes: Ints, priors: list[OffsetPrior]) -> Array:
-    """Logarithm of the marginal likelihood of the labels of one domain for each prior, by Laplace's approximation.
+def log_evidence(P: Array, codes: Ints, prior: OffsetPrior) -> float:
+    """Logarithm of the marginal likelihood of the labels of one domain, by Laplace's approximation.
 
     With the mode t, the Hessian H of the negative log posterior at the mode and the prior precision D,
     log p(y) = log p(y | t) - t' D t / 2 + log det(D) / 2 - log det(H) / 2.
     """
-    precision = np.array([[1 / prior.offset_variance, 1 / prior.scale_variance] for prior in priors])
-    shape = (len(priors), *P.shape)
-    problem = _Problem.from_probabilities(np.broadcast_to(P, shape), np.broadcast_to(codes, shape[:2]), precision)
-    _, value, hessian = problem.minimize()
-    return 0.5 * (np.log(problem.D).sum(axis=0) - np.linalg.slogdet(hessian)[1]) - value
+    _, value, hessian = _find_mode(P, codes, prior)
+    log_precision = -P.shape[1] * np.log(prior.offset_variance) - np.log(prior.scale_variance)
+    return float(log_precision - np.linalg.slogdet(hessian)[1]) / 2 - value
 
 
-@dataclass(frozen=True)
-class _Problem:
-    """B problems with parameters theta (C + 1, B): the class offsets, then the scale minus 1.
+def _find_mode(P: Array, codes: Ints, prior: OffsetPrior) -> tuple[Array, float, Array]:
+    """Mode (C + 1,) of class offsets and scale minus 1, the negative log posterior without constants, and its Hessian.
 
-    `L` (C, B, n) holds log-probabilities, `counts` (C, B) the numbers of labels of each class, `L_true` (B,) the sums
-    of the log-probabilities of true classes, and `D` (C + 1, B) the prior precision.
+    By Newton's method; a step that would increase the negative log posterior is halved.
     """
+    L = np.log(np.maximum(P, MIN_ADAPTED_PROBABILITY))
+    n_classes = L.shape[1]
+    truth = np.eye(n_classes)[codes]
+    precision = np.full(n_classes + 1, 1 / prior.offset_variance)
+    precision[-1] = 1 / prior.scale_variance
 
-    L: Array
-    counts: Array
-    L_true: Array
-    D: Array
+    def objective(theta: Array) -> tuple[float, Array]:
+        logits = (1 + theta[-1]) * L + theta[:-1]
+        logits -= logits.max(axis=1, keepdims=True)
+        E = np.exp(logits)
+        totals = E.sum(axis=1, keepdims=True)
+        loss = np.log(totals).sum() - np.sum(logits * truth) + precision @ theta**2 / 2
+        return float(loss), E / totals
 
-    @classmethod
-    def from_probabilities(cls, P: Array, codes: Ints, precision: Array) -> Self:
-        n_classes = P.shape[2]
-        L = np.ascontiguousarray(log_probabilities(P).transpose(2, 0, 1))
-        indicators = np.arange(n_classes)[:, None, None] == codes
-        D = np.empty((n_classes + 1, len(P)))
-        D[:-1] = precision[:, 0]
-        D[-1] = precision[:, 1]
-        return cls(L, indicators.sum(axis=2).astype(float), np.sum(L * indicators, axis=(0, 2)), D)
-
-    def softmax(self, theta: Array) -> tuple[Array, Array]:
-        """Probabilities (C, B, n) and log-sum-exps (B, n)."""
-        Z = (1 + theta[-1])[:, None] * self.L + theta[:-1, :, None]
-        top = Z.max(axis=0)
-        E = np.exp(Z - top)
-        total = E.sum(axis=0)
-        return E / total, top + np.log(total)
-
-    def objective(self, theta: Array, log_sum: Array) -> Array:
-        """Negative log posterior (B,) without constants."""
-        log_likelihood = (1 + theta[-1]) * self.L_true + np.sum(theta[:-1] * self.counts, axis=0) - log_sum.sum(axis=1)
-        return 0.5 * np.sum(self.D * theta**2, axis=0) - log_likelihood
-
-    def derivatives(self, theta: Array, P: Array) -> tuple[Array, Array]:
-        """Gradients (C + 1, B) and Hessians (B, C + 1, C + 1)."""
-        C = len(self.L)
-        totals = P.sum(axis=2)
-        mean = np.sum(P * self.L, axis=0)
-        covariance = P * (self.L - mean)  # of the indicator of each class with L, row by row
-        gradient = self.D * theta
-        gradient[:-1] += totals - self.counts
-        gradient[-1] += mean.sum(axis=1) - self.L_true
-        by_problem = P.transpose(1, 0, 2)
-        hessian = np.empty((P.shape[1], C + 1, C + 1))
-        hessian[:, :-1, :-1] = -np.matmul(by_problem, by_problem.transpose(0, 2, 1))
-        hessian[:, -1, :-1] = covariance.sum(axis=2).T
-        hessian[:, :-1, -1] = hessian[:, -1, :-1]
-        hessian[:, -1, -1] = np.sum(covariance * self.L, axis=(0, 2))
-        diagonal = np.arange(C + 1)
-        hessian[:, diagonal[:-1], diagonal[:-1]] += totals.T
-        hessian[:, diagonal, diagonal] += self.D.T
-        return gradient, hessian
-
-    def minimize(self) -> tuple[Array, Array, Array]:
-        """Modes, objective and Hessians, by Newton's method; a step that would increase the objective is halved."""
-        theta = np.zeros(self.D.shape)
-        P, log_sum = self.softmax(theta)
-        value = self.objective(theta, log_sum)
-        for _ in range(MAX_NEWTON_STEPS):
-            gradient, hessian = self.derivatives(theta, P)
-            step = np.linalg.solve(hessian, gradient.T[:, :, None])[:, :, 0].T
-            for _ in range(MAX_HALVINGS):
-                P, log_sum = self.softmax(theta - step)
-                proposed = self.objective(theta - step, log_sum)
-                # Rounding of the value must not stop a step that is correct to the last digits.
-                increases = proposed > value + VALUE_ROUNDING * np.abs(value)
-                if not increases.any():
-                    break
-                step = np.where(increases, step / 2, step)
-            theta = theta - step
-            value = proposed
-            if np.abs(step).max(initial=0) < STEP_TOLERANCE:
+    theta = np.zeros(n_classes + 1)
+    step = np.full(n_classes + 1, np.inf)
+    value, Q = objective(theta)
+    for _ in range(MAX_NEWTON_STEPS):
+        covariances = Q * (L - np.sum(Q * L, axis=1, keepdims=True))  # of class indicators with L, row by row
+        hessian = np.diag(precision)
+        hessian[:-1, :-1] += np.diag(Q.sum(axis=0)) - Q.T @ Q
+        hessian[-1, :-1] = hessian[:-1, -1] = covariances.sum(axis=0)
+        hessian[-1, -1] += np.sum(covariances * L)
+        if np.abs(step).max() < STEP_TOLERANCE:
+            break
+        residuals = Q - truth
+        gradient = precision * theta + np.append(residuals.sum(axis=0), np.sum(residuals * L))
+        step = np.linalg.solve(hessian, gradient)
+        for _ in range(MAX_HALVINGS):
+            proposed, Q = objective(theta - step)
+            # Rounding of the value must not stop a step that is correct to the last digits.
+            if proposed <= value + VALUE_ROUNDING * abs(value):
                 break
-        return theta, value, self.derivatives(theta, P)[1]
+            step = step / 2
+        theta = theta - step
+        value = proposed
+    return theta, value, hessian
 
 
 class HeldOutDomain(NamedTuple):
@@ -458,7 +396,8 @@ def simulate_adaptation(
     """
     rng = np.random.default_rng(0)
     m = len(domains)
-    evidence = np.array([log_evidence(P, codes, PRIORS) for _, P, codes in domains]).reshape(m, -1)
+    evidence = np.array([[log_evidence(P, codes, prior) for prior in PRIORS] for _, P, codes in domains])
+    evidence = evidence.reshape(m, len(PRIORS))
     n_draws = int(np.clip(TOTAL_DRAWS // max(m, 1), *DRAWS))
     gains = {n: {metric: np.full((m, n_draws), np.nan) for metric in METRICS} for n in sizes}
     for k, domain in enumerate(domains):
@@ -466,11 +405,12 @@ def simulate_adaptation(
         for n, by_metric in gains.items():
             if len(domain.codes) - n < MIN_TEST_ROWS:
                 continue
-            rows = np.array([rng.permutation(len(domain.codes))[:n] for _ in range(n_draws)])
-            offsets, scales = fit_offsets(domain.probabilities[rows], domain.codes[rows], prior)
-            adapted = apply_offsets(domain.probabilities[None], offsets, scales)
-            for metric, values in score_gains(domain, adapted, rows, prior_ratio).items():
-                by_metric[metric][k] = values
+            for draw in range(n_draws):
+                labeled = rng.permutation(len(domain.codes))[:n]
+                offsets = fit_offsets(domain.probabilities[labeled], domain.codes[labeled], prior)
+                adapted = apply_offsets(domain.probabilities, *offsets)
+                for metric, gain in score_gains(domain, adapted, labeled, prior_ratio).items():
+                    by_metric[metric][k, draw] = gain
     return AdaptationPlan(tuple(domain.name for domain in domains), {OFFSETS: gains}, _best_prior(evidence))
 
 
@@ -484,26 +424,21 @@ def _best_prior(evidence: Array) -> OffsetPrior:
 
 
 def score_gains(
-    domain: HeldOutDomain, adapted: Array, rows: Ints, prior_ratio: Array | None = None
-) -> dict[str, Array]:
-    """Gains (B,) of adapted probabilities (B, n, C) on the rows that were not labeled, over the model as it is.
+    domain: HeldOutDomain, adapted: Array, labeled: Ints, prior_ratio: Array | None = None
+) -> dict[str, float]:
+    """Gains of adapted probabilities (n, C) on the rows that were not labeled, over the model as it is.
 
-    `rows` (B, n_labels) are the labeled ones. Labels follow the class balance of training.
+    Decisions follow the class balance of training.
     """
-    is_test = np.ones((len(rows), len(domain.codes)), dtype=bool)
-    np.put_along_axis(is_test, rows, False, axis=1)
-    share = is_test / is_test.sum(axis=1, keepdims=True)
+    test = np.setdiff1d(np.arange(len(domain.codes)), labeled)
+    codes = domain.codes[test]
     losses = []
     hits = []
-    for P in (domain.probabilities[None], adapted):
-        p_true = P[:, np.arange(len(domain.codes)), domain.codes]
-        losses.append(-np.log(np.maximum(p_true, MIN_ADAPTED_PROBABILITY)))
+    for P in (domain.probabilities[test], adapted[test]):
+        losses.append(-np.log(np.maximum(true_class_values(P, codes), MIN_ADAPTED_PROBABILITY)).mean())
         decisions = P if prior_ratio is None else P / prior_ratio
-        hits.append((decisions.argmax(axis=2) == domain.codes).astype(float))
-    return {
-        "log_loss": np.sum(share * (losses[0] - losses[1]), axis=1),
-        "accuracy": np.sum(share * (hits[1] - hits[0]), axis=1),
-    }
+        hits.append(np.mean(decisions.argmax(axis=1) == codes))
+    return {"log_loss": float(losses[0] - losses[1]), "accuracy": float(hits[1] - hits[0])}
 
 
 @dataclass(frozen=True)
@@ -581,15 +516,15 @@ def adapt_ensemble(
             adapted = _refit(ensemble, source.samples, _safe_indexing(X, rows), codes, source.balance)
         elif decision.level == OFFSETS:
             P = ensemble.predict_proba(X)[rows]
-            (offsets,), (scale,) = fit_offsets(P[None], codes[None], plan.prior)
-            adapted = ensemble.with_offsets(offsets, float(scale))
+            offsets, scale = fit_offsets(P, codes, plan.prior)
+            adapted = ensemble.with_offsets(offsets, scale)
     names = map(str, ensemble.classes_)
     return adapted, {
         "level": decision.level,
         "reason": decision.reason,
         "labels": len(codes),
         "offsets": None if offsets is None else dict(zip(names, offsets.tolist(), strict=True)),
-        "scale": float(scale),
+        "scale": scale,
         "notices": notices,
     }
 
@@ -679,7 +614,6 @@ def _simulate_refit(
             before = copy.copy(ensemble).fit(others.X, others.y, sample_domain=others.domain, sample_weight=weights)
             after = _refit(ensemble, others, _safe_indexing(X, labeled), codes[labeled], source.balance)
             part = HeldOutDomain(plan.domains[k], before.predict_proba(X), codes)
-            adapted = after.predict_proba(X)[None]
-            for metric, values in score_gains(part, adapted, labeled[None], ensemble.prior_ratio).items():
-                gains[metric][k] = values
+            for metric, gain in score_gains(part, after.predict_proba(X), labeled, ensemble.prior_ratio).items():
+                gains[metric][k] = gain
     return plan.with_refit(n_labels, gains)
