@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from command import run_command
 from unseen import __version__
-from unseen.cli import _options
 from unseen.cli._app import app
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -32,10 +31,6 @@ COMMANDS = dict(list_commands())
 LEAVES = {name: command for name, command in COMMANDS.items() if not hasattr(command, "commands")}
 
 
-def options_of(command):
-    return [param for param in command.params if param.param_type_name == "option"]
-
-
 def print_help(name, columns):
     result = CliRunner().invoke(app, [*name.split()[1:], "--help"], env={"COLUMNS": str(columns)})
     assert result.exit_code == 0
@@ -47,21 +42,6 @@ def test_every_parameter_has_a_sentence(name):
     for param in COMMANDS[name].params:
         assert param.help, param.name
         assert param.help.endswith((".", "'")), param.help
-
-
-@pytest.mark.parametrize("name", LEAVES)
-def test_options_are_in_panels_and_panels_in_one_order(name):
-    panels = [param.rich_help_panel for param in options_of(LEAVES[name])]
-    assert set(panels) <= set(PANELS)
-    assert panels == sorted(panels, key=PANELS.index)
-
-
-def test_an_option_is_in_the_same_panel_of_all_commands():
-    panels = {}
-    for command in LEAVES.values():
-        for param in options_of(command):
-            panels.setdefault(param.opts[0], set()).add(param.rich_help_panel)
-    assert {name: places for name, places in panels.items() if len(places) > 1} == {}
 
 
 @pytest.mark.parametrize("name", LEAVES)
@@ -82,11 +62,6 @@ def test_the_help_fits_into_the_terminal(name, columns):
     text = print_help(name, columns)
     assert max(map(len, text.splitlines())) <= columns
     assert "<bool>" not in text
-
-
-def test_every_command_can_be_quiet():
-    for name, command in LEAVES.items():
-        assert "--quiet" in [option for param in options_of(command) for option in param.opts], name
 
 
 def test_short_options_and_suggestions():
@@ -111,13 +86,6 @@ def test_the_shell_completes_commands_options_and_values(words, expected):
     position = str(len(words.split(" ")) - 1)
     env = {"_ROOT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": position}
     assert CliRunner().invoke(app, [], env=env).stdout.split() == expected
-
-
-def test_the_panels_are_those_of_the_module_of_options():
-    names = ("DATA", "PHOTOGRAPHS", "METHODS", "EVALUATION", "OUTPUT", "COMPUTATION")
-    assert [getattr(_options, name) for name in names] == PANELS
-    for name in names:
-        assert name in _options.__doc__
 
 
 # The reference page
@@ -169,10 +137,3 @@ def test_the_page_has_every_option_with_its_text(page, name):
 def squeeze(text):
     """The text without spaces and quotation marks: Sphinx breaks lines, also after hyphens, and quotes literals."""
     return re.sub(r'[\s"]', "", text)
-
-
-def test_the_page_names_the_exit_codes(page):
-    words = page.split()
-    for code in ("0", "1", "2", "130"):
-        assert code in words
-    assert "--install-completion" in page

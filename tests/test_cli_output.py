@@ -62,11 +62,6 @@ def test_a_file_has_the_format_of_its_suffix_and_the_text_that_is_printed(home, 
     assert path.read_text(encoding="utf-8") == run(*command, "--format", path.suffix[1:]).stdout
 
 
-def test_the_format_takes_precedence_over_the_suffix(home, tmp_path):
-    run("show", home / "plain.unseen", "--format", "json", "-o", tmp_path / "card.txt")
-    assert json.loads((tmp_path / "card.txt").read_text(encoding="utf-8"))["model"] == "logistic"
-
-
 def test_the_table_of_a_diagnosis_has_the_numbers_of_its_json(home):
     command = ["diagnose", home / "train.csv", "--permutations", 19, "--quiet", "--format"]
     rows = read_rows(run(*command, "csv").stdout)
@@ -74,20 +69,6 @@ def test_the_table_of_a_diagnosis_has_the_numbers_of_its_json(home):
     tests = [*summary["tests"], *summary["classes_tests"]]
     assert [float(row["p_value"]) for row in rows] == [test["p_value"] for test in tests]
     assert [row["test"] for row in rows[-2:]] == ["P(X|Y=ill)", "P(X|Y=well)"]
-
-
-def test_the_table_of_a_comparison_has_the_scores_of_its_json(home, tmp_path):
-    command = ["compare", home / "train.csv", "--methods", "1-NN,majority", "--quick", "--jobs", 1, "--quiet"]
-    command += ["--store", tmp_path / "r.sqlite", "--format"]
-    rows = read_rows(run(*command, "csv").stdout)
-    summary = json.loads(run(*command, "json").stdout)
-    scores = {(row["method"], row["domain"]): float(row["mean"]) for row in rows}
-    assert scores == {
-        (method["name"], domain): cell["mean"]
-        for method in summary["methods"]
-        for domain, cell in method["accuracies"].items()
-    }
-    assert len(rows) == 2 * 3
 
 
 def test_quiet_omits_notes_and_progress_and_only_in_its_own_run(home):
@@ -137,15 +118,6 @@ def test_a_missing_model_gets_a_sentence(home, command):
     result = run(*(word.format(path) for word in command))
     assert result.exit_code == 2
     assert f"Error: The file {path} does not exist. Did you mean 'plain.unseen'?" in " ".join(result.stderr.split())
-
-
-def test_several_methods_make_an_ensemble(home, tmp_path):
-    command = ["fit", home / "train.csv", "--methods", "logistic,majority", "-o", tmp_path / "m.unseen"]
-    card = json.loads(run(*command, "--format", "json", "--quiet").stdout)
-    assert "ensemble" in card["model"]
-    assert {member["model"] for member in card["ensemble"]["members"]} <= {"logistic", "majority"}
-    result = run(*command[:2], "--methods", "", "-o", tmp_path / "none.unseen")
-    assert (result.exit_code, "at least one method" in result.stderr) == (2, True)
 
 
 # Interrupts and errors

@@ -24,7 +24,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
 from helpers import three_domains
-from unseen import KFDA, ProjectionSearchCV, UnseenClassifier, compare
+from unseen import KFDA, ProjectionSearchCV, UnseenClassifier
 from unseen.model_selection import (
     METHODS,
     Candidate,
@@ -145,28 +145,7 @@ NOT_FOR_TWO_NAMED_CLASSES = [
 ] + ["d2_absolute_error_score"]
 
 
-def compare_text_labels(name):
-    X, y, d = places(2, lacking=2)
-    return compare(
-        X, named_classes(y), sample_domain=d, methods=["1-NN", "logistic"], metric=name, repeats=1, quick=True
-    )
-
-
 # One scorer for each way to score: labels, decision values, probabilities, and agreement of partitions.
-
-
-@pytest.mark.parametrize("name", NOT_FOR_TWO_NAMED_CLASSES)
-def test_scorers_that_cannot_compare_text_labels_are_refused_with_the_reason(name):
-    with pytest.raises(ValueError, match=rf"The metric '{name}' ({REFUSED_FOR_TEXT}|{REFUSED_FOR_ALL})"):
-        compare_text_labels(name)
-
-
-def test_the_brier_score_of_text_is_that_of_the_second_class():
-    X, y, d = places(2, lacking=2)
-    labels = named_classes(y)
-    model = UnseenClassifier(["logistic"], scoring="neg_brier_score").fit(X, labels, sample_domain=d)
-    loss = brier_score_loss(y, model.predict_proba(X)[:, 1])
-    assert model.score(X, labels) == pytest.approx(-loss)
 
 
 @pytest.mark.parametrize(
@@ -184,17 +163,6 @@ def test_a_part_without_a_score_is_left_out_for_all_models_alike(scoring):
         assert row.mean == pytest.approx(np.mean(scores))
         assert row.standard_error == pytest.approx(np.std(scores, ddof=1) / np.sqrt(3))
         assert np.isnan(row.scores["3"])
-
-
-def test_a_search_leaves_it_out_of_its_means_too():
-    X, y, d = places(2, lacking=1)
-    search = ProjectionSearchCV(KFDA(), {"ridge": ["1e-2*scale", "scale"]}, scoring="roc_auc")
-    with pytest.warns(UndefinedMetricWarning, match="'3'"):
-        search.fit(X, y, sample_domain=d)
-    scores = np.array([search.cv_results_[f"split{k}_test_score"] for k in range(4)])
-    np.testing.assert_allclose(search.cv_results_["mean_test_score"], scores[:3].mean(axis=0))
-    np.testing.assert_allclose(search.cv_results_["std_test_score"], scores[:3].std(axis=0))
-    assert np.isnan(scores[3]).all()
 
 
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_brier_score"])
@@ -215,33 +183,9 @@ def test_a_metric_that_is_defined_nowhere_is_an_error():
         UnseenClassifier(["logistic"], scoring="roc_auc").fit(X, y, sample_domain=d)
 
 
-def test_what_fails_is_not_excused_by_a_part_that_nobody_is_scored_on():
-    X, y, d = places(2, lacking=1)
-    mine = ("mine", Unfit())
-    with pytest.warns((UndefinedMetricWarning, RuntimeWarning), match="not defined on 1 of 4|mine has no score"):
-        model = UnseenClassifier(["1-NN", mine], ensemble=False, scoring="roc_auc_ovo").fit(X, y, sample_domain=d)
-    means = {row.model: row.mean for row in model.leaderboard_}
-    assert model.best_model_ == "1-NN"
-    assert np.isnan(means["mine"])
-
-
 class Unfit(DummyClassifier):
     def fit(self, X, y):
         raise ValueError("unfit")
-
-
-def test_metrics_go_by_several_names():
-    for names in (
-        ("macro F1", "f1_macro"),
-        ("F1", "f1"),
-        ("AUC", "roc_auc", "roc_auc_ovr"),
-        ("log_loss", "neg_log_loss"),
-    ):
-        assert len({get_metric(name) for name in names}) == 1
-    assert [get_metric(name).percent for name in ("f1_weighted", "recall", "AUC", "neg_brier_score")] == [1, 1, 0, 0]
-    assert get_metric("neg_brier_score").label == "negative brier score"
-    with pytest.raises(ValueError, match=r"There is no metric 'acuracy'; there are accuracy, .*get_scorer_names"):
-        get_metric("acuracy")
 
 
 @pytest.mark.parametrize(
@@ -267,11 +211,6 @@ def test_metrics_go_by_several_names():
 )
 def test_a_metric_has_a_range_by_name_and_as_a_callable(scoring, limits):
     assert metric_range(scoring) == limits
-
-
-def test_the_brier_score_of_two_classes_has_half_the_range():
-    assert metric_range("neg_brier_score", n_classes=2) == (-1, 0)
-    assert metric_range("neg_brier_score", n_classes=3) == (-2, 0)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")

@@ -21,7 +21,6 @@ pytest.importorskip("jinja2", reason="the report needs jinja2")
 
 from report_sample import NASTY, Page, comparison, diagnosis
 from unseen.report import render_comparison, render_diagnosis
-from unseen.report._charts import N_SHADES
 from unseen.report._format import MISSING_TEXT, format_number, format_p_value, format_signed, format_value
 from unseen.utils.progress import format_duration
 
@@ -250,31 +249,12 @@ def test_transductive_methods_are_marked_and_explained_only_if_there_are_any():
     assert "ransductive" not in Page(render_comparison(summary)).find("main")[0]["text"]
 
 
-def test_a_spread_over_repeats_is_spoken_of_only_if_there_is_one():
-    summary = comparison(n_points=3)
-    assert "standard deviation over repeats" in render_comparison(summary)
-    for method in summary["methods"]:
-        for cell in filter(None, method["accuracies"].values()):
-            cell["sd"] = None
-    assert "over repeats" not in render_comparison(summary)
-
-
 def test_confusion_counts_and_found_shares_are_those_given():
     table = {"domain": "d", "method": "m", "classes": ["a", "b", "c"], "counts": [[3, 1, 0], [0, 5, 0], [0, 0, 0]]}
     page = Page(render_comparison({"confusion": [table]}))
     cells = [e["text"] for e in page.find("td")][1:]
     assert cells == ["3", "1", "0", "75%", "0", "5", "0", "100%", "0", "0", "0", MISSING_TEXT]
     assert not page.find("select")
-
-
-def test_one_choice_shows_all_tables_of_a_domain():
-    tables = [
-        {"domain": domain, "method": method, "classes": ["a"], "counts": [[1]]} for domain in "st" for method in "mn"
-    ]
-    page = Page(render_comparison({"confusion": tables}))
-    assert [e["text"] for e in page.find("option")] == ["all", "s", "t"]
-    groups = [e["attrs"]["data-group"] for e in page.find("div") if "data-group" in e["attrs"]]
-    assert groups == ["0", "0", "1", "1"]
 
 
 def test_provenance_is_printed_as_it_is():
@@ -330,13 +310,6 @@ def test_styles_reach_nothing_outside():
     for selector in selectors:
         for part in selector.split(","):
             assert "unseen-report" in part or part == "@media print"
-
-
-def test_the_style_has_a_color_for_every_shade():
-    style = files("unseen.report").joinpath("report.css").read_text("utf-8")
-    assert [f"--h{i}:" in style and f".heat .h{i} {{" in style for i in range(N_SHADES + 1)] == [True] * N_SHADES + [
-        False
-    ]
 
 
 @pytest.mark.parametrize(

@@ -178,19 +178,6 @@ def test_all_text_of_a_validation_stands_out_from_the_paper(visit, scheme):
     assert [entry for entry in found if entry[0] < 4.5] == []
 
 
-def test_the_theme_follows_the_system_until_the_reader_chooses(visit):
-    page = visit("plain", color_scheme="dark")
-    background = "getComputedStyle(document.body).backgroundColor"
-    button = page.locator("#theme")
-    dark = page.evaluate(background)
-    button.click()
-    light = page.evaluate(background)
-    assert light != dark
-    page.emulate_media(color_scheme="light")
-    button.press("Enter")
-    assert page.evaluate(background) == dark
-
-
 def test_the_theme_button_names_what_it_does(visit):
     page = visit("plain", color_scheme="dark")
     names = []
@@ -238,43 +225,6 @@ def test_tables_sort_by_any_column(visit, how):
     assert "ascending" in page.locator("#announcer").text_content()
 
 
-def test_names_sort_from_a_to_z(visit):
-    page = visit("plain")
-    page.locator(".accuracy thead th").first.get_by_role("button").click()
-    names = page.locator(".accuracy tbody th").all_inner_texts()
-    assert names[0].startswith("1-NN")
-    assert names[-1].startswith("Trained")
-
-
-def test_points_are_colored_by_class_or_domain(visit):
-    page = visit("plain")
-    paths = page.locator(".panel >> nth=0 >> path")
-    assert paths.count() == 20  # one for each class in each domain
-    fills = paths.evaluate_all(
-        "(all) => new Set(all.map((p) => p.getAttribute('fill') ?? p.getAttribute('stroke'))).size"
-    )
-    assert fills == 5
-    page.get_by_label("domain", exact=True).check()
-    fills = paths.evaluate_all(
-        "(all) => new Set(all.map((p) => p.getAttribute('fill') ?? p.getAttribute('stroke'))).size"
-    )
-    assert fills == 4
-    assert page.locator(".panel >> nth=0 >> path.rings").count() == 5  # the held-out domain, in either colouring
-    assert "(held out)" in page.locator(".legend").inner_text()
-
-
-def test_the_legend_hides_and_shows_groups(visit):
-    page = visit("plain")
-    button = page.locator(".legend").get_by_role("button", name="class 2")
-    paths = page.locator(".panel path")
-    assert paths.count() == 40
-    button.press("Enter")
-    assert button.get_attribute("aria-pressed") == "false"
-    assert paths.count() == 32
-    button.click()
-    assert paths.count() == 40
-
-
 def test_a_sample_is_told_under_the_pointer_and_under_the_arrow_keys(visit):
     page = visit("nasty")
     panel = page.locator(".panel").first
@@ -305,17 +255,6 @@ def test_distances_switch_without_a_script(visit):
     assert "?" not in page.url
 
 
-def test_two_pieces_in_one_notebook_switch_on_their_own(visit):
-    page = visit("notebook")
-    page.get_by_label("each class, P(X|Y)").nth(1).check()
-    shown = "(all) => all.map((e) => e.checkVisibility())"
-    assert page.locator(".marginal").evaluate_all(shown) == [True, False]
-    assert page.locator(".conditional").evaluate_all(shown) == [False, True]
-    assert page.locator("body > p").evaluate("(p) => getComputedStyle(p).fontFamily") != page.locator(
-        ".unseen-report"
-    ).first.evaluate("(e) => getComputedStyle(e).fontFamily")
-
-
 def test_without_a_script_the_page_offers_only_what_works(visit):
     page = visit("plain", java_script_enabled=False)
     assert page.locator("button:visible, select:visible").count() == 0
@@ -331,18 +270,6 @@ def test_confusion_shows_one_domain_or_all(visit):
     page.get_by_label("Held-out domain", exact=True).select_option("all")
     assert page.locator(".multiple:visible").count() == 12
     assert visit("plain").locator(".multiple:visible").count() == 4
-
-
-def test_the_command_is_copied_or_else_selected(visit):
-    page = visit("plain")
-    page.evaluate("() => { navigator.clipboard.writeText = async (text) => { window.copied = text; }; }")
-    page.get_by_role("button", name="Copy").click()
-    assert page.evaluate("window.copied") == page.locator("#command").text_content()
-    page = visit("plain")
-    page.evaluate("() => { navigator.clipboard.writeText = async () => { throw new Error('not allowed'); }; }")
-    page.get_by_role("button", name="Copy").click()
-    page.get_by_role("button", name="Selected").wait_for()
-    assert page.evaluate("getSelection().toString()").startswith("unseen compare")
 
 
 def test_the_tab_key_reaches_every_control_in_the_order_of_the_page(visit):
@@ -378,16 +305,6 @@ SCROLLED = """(selector) => new Promise((done) => {
 })"""
 
 
-def test_frames_take_the_focus_only_while_they_scroll(visit):
-    wide, narrow = visit("plain", 1280), visit("plain", 360)
-    frame = ".scroll:has(.accuracy)"
-    narrow.locator(f"{frame}[tabindex='0']").focus()  # waits for the first layout, which is when the page finds out
-    narrow.keyboard.press("ArrowRight")
-    assert narrow.evaluate(SCROLLED, frame) > 0
-    wide.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    assert wide.locator(frame).get_attribute("tabindex") is None
-
-
 def test_paper_gets_everything_and_no_controls(visit):
     page = visit("nasty", color_scheme="dark")
     page.emulate_media(media="print", color_scheme="dark")
@@ -398,20 +315,6 @@ def test_paper_gets_everything_and_no_controls(visit):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     tall = page.locator(".scroll.tall").evaluate("(e) => [e.scrollHeight, e.clientHeight]")
     assert tall[0] <= tall[1] + 1
-
-
-def test_two_thousand_points_stay_smooth(visit):
-    page = visit("nasty")
-    elements = page.locator(".panel").first.evaluate("(panel) => panel.querySelectorAll('*').length")
-    assert elements <= 12 * 20 + 1, "few elements, whatever the number of points"
-    milliseconds = page.evaluate(
-        """() => { const panel = document.querySelector(".panel"), box = panel.getBoundingClientRect();
-          const start = performance.now();
-          for (let i = 0; i < 20; i++) panel.dispatchEvent(new PointerEvent("pointermove",
-            { clientX: box.left + 10 * i, clientY: box.top + 8 * i }));
-          return (performance.now() - start) / 20; }"""
-    )
-    assert milliseconds < 100, "one movement of the pointer, with room for a busy machine"
 
 
 def test_samples_show_their_pictures(visit):

@@ -11,16 +11,6 @@ from unseen.report import render_comparison
 from unseen.report._format import MISSING_TEXT
 
 
-def test_only_intervals_beyond_zero_have_filled_dots():
-    page = Page(render_comparison(comparison()))
-    marks = [e["attrs"]["class"] for e in page.find("circle") if e["attrs"]["class"] not in ("mean", "ring", "bin")]
-    # All domains, then +3.5 to +8.5, -0.6 to +6.4, no interval, -8.8 to +2.2.
-    assert marks == ["sure", "sure", "unsure", "unsure", "unsure"]
-    text = page.find("table", **{"class": "intervals"})[0]["text"]
-    assert "no interval" in text
-    assert "+3.4" in text
-
-
 @pytest.mark.parametrize(
     ("decision", "difference", "badge", "headline"),
     [
@@ -58,26 +48,6 @@ def test_what_to_do_stands_first_with_a_ring_for_each_domain():
     assert "the 95% prediction interval of a new domain" not in render_comparison(summary)
     del summary["verdict"]["recommendation"]  # as in summaries of earlier versions
     assert not Page(render_comparison(summary)).find("circle", **{"class": "ring"})
-
-
-def test_the_automatic_choice_comes_before_the_invariant_methods():
-    summary = comparison(n_points=3)
-    summary["verdict"]["auto"] = {"difference": 0.055, "low": 0.015, "high": 0.095}
-    page = Page(render_comparison(summary))
-    shown = next(e["text"] for e in page.find("p") if e["attrs"].get("class", "").startswith("badge"))
-    assert shown == "▲ UnseenClassifier did better"
-    assert "+5.5" in page.find("p", **{"class": "figure"})[0]["text"]
-    text = page.find("table", **{"class": "intervals"})[0]["text"]
-    assert text.index("Auto against plain") < text.index("Invariant against plain")
-
-
-def test_the_automatic_method_is_the_first_row_and_what_fit_delivers():
-    summary = comparison(n_points=3)
-    assert "that unseen fit fits" not in render_comparison(summary)
-    summary["methods"].append({**summary["methods"][0], "name": "auto", "kind": "auto", "mean": 0.01})
-    table = Page(render_comparison(summary)).find("table", **{"class": "heat accuracy"})[0]["text"]
-    assert "is the model that unseen fit fits" in table
-    assert table.index("auto\n") < table.index("1-NN\n")
 
 
 def test_the_ensemble_is_shown_by_bars_steps_rings_and_expected_performance():
