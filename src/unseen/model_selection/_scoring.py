@@ -589,6 +589,8 @@ class CandidateResult:
         Why there are no scores, if there are none.
     defined : ndarray of bool, default=...
         Held-out parts that count, the same for all candidates.
+    scored : tuple of Candidate
+        The settings that were scored on each held-out part; empty if that was always `candidate`.
     """
 
     candidate: Candidate
@@ -597,6 +599,7 @@ class CandidateResult:
     seconds: float = 0.0
     error: str = ""
     defined: Any = ...
+    scored: tuple[Candidate, ...] = ()
 
     @property
     def name(self) -> str:
@@ -636,15 +639,17 @@ def best_by_variant(
     for variant in positions_by_name.values():
         best = best_index(results, variant)
         scores = results["scores"][best]
+        scored: tuple[Candidate, ...] = ()
         if folds is not None and fold_results is not None:
             settings = [best_index(single_fold, variant) for single_fold in fold_results]
             positions = [settings[fold] for fold in folds.predicted_by]
             scores = results["scores"][positions, np.arange(len(positions))]
+            scored = tuple(candidates[i] for i in positions)
         error = next((results["errors"][i] for i in variant if results["errors"][i]), "")
         seconds = float(sum(results["seconds"][i].sum() for i in variant))
         tied = count_ties(results["mean_test_score"][variant])
         error = "" if np.isfinite(results["mean_test_score"][best]) else error
-        variants.append(CandidateResult(candidates[best], scores, tied, seconds, error, results["defined"]))
+        variants.append(CandidateResult(candidates[best], scores, tied, seconds, error, results["defined"], scored))
     return variants
 
 
