@@ -68,6 +68,16 @@ class Comparison:
     See Also
     --------
     unseen.compare : Compare methods on held-out domains.
+
+    Examples
+    --------
+    >>> import unseen
+    >>> from unseen.datasets import load_penguins
+    >>> X, sex, species = load_penguins(return_X_y=True)
+    >>> methods = ["logistic", "centered logistic", "majority"]
+    >>> comparison = unseen.compare(X, sex, sample_domain=species, methods=methods, transductive=True, quick=True)
+    >>> {method["name"]: round(method["mean"], 2) for method in comparison.summary()["methods"]}
+    {'logistic': 0.66, 'majority': 0.5, 'centered logistic': 0.9}
     """
 
     rows: list[Row]

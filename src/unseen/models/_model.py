@@ -71,6 +71,18 @@ class TablePredictions:
         The predictions, in the order of the rows of the table; None if they were written to a file.
     path : Path or None
         The file with the predictions, if there is one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import polars as pl
+    >>> import unseen
+    >>> age, hospital = np.tile(np.arange(20, 80), 3), np.repeat(["bonn", "leeds", "oslo"], 60)
+    >>> patients = pl.DataFrame({"age": age, "ill": age > 50, "hospital": hospital})
+    >>> model = unseen.fit(patients, label="ill", domain="hospital", methods="logistic")
+    >>> predictions = model.predict_table(pl.DataFrame({"patient": ["a", "b"], "age": [25, 75]}), keep=["patient"])
+    >>> predictions.frame.select("patient", "label").rows()
+    [('a', False), ('b', True)]
     """
 
     summary: dict[str, Any]
@@ -101,11 +113,12 @@ class Model:
 
     Examples
     --------
-    >>> import pytest; pd = pytest.importorskip("pandas")
+    >>> import polars as pl
     >>> import unseen
     >>> from unseen.datasets import make_synthetic
-    >>> table = make_synthetic(as_frame=True, validation_domain=True, random_state=0).frame
-    >>> new_site = table.sample(40, random_state=0).drop(columns=["target", "domain"])
+    >>> data = make_synthetic(validation_domain=True, random_state=0)
+    >>> table = pl.DataFrame({"x": data.data[:, 0], "y": data.data[:, 1], "target": data.target, "domain": data.domain})
+    >>> new_site = table.sample(40, seed=0).drop("target", "domain")
     >>> model = unseen.fit(table, label="target", domain="domain", methods="logistic")
     >>> model
     <Model: logistic regression predicts 'target' (1, 2, 3); 440 rows of 4 domains>

@@ -151,6 +151,19 @@ class Diagnosis:
     columns : ColumnDiagnosis or None
         Which columns differ, how, and what to do; None for arrays and photographs, and for tables
         of more than 1,000 columns.
+
+    Examples
+    --------
+    >>> import unseen
+    >>> from unseen.datasets import load_penguins
+    >>> X, sex, species = load_penguins(return_X_y=True)
+    >>> diagnosis = unseen.diagnose(X, sex, sample_domain=species, n_permutations=99)
+    >>> for test in diagnosis.tests:
+    ...     print(test.name, test.p_value)
+    P(Y) 0.97
+    P(X) 0.01
+    P(X|Y) 0.01
+    P(X), priors equal 0.01
     """
 
     n_samples: int

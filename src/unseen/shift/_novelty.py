@@ -55,6 +55,16 @@ class NoveltyResult:
         Whether the batch or the sources have too few rows to detect that a batch is far.
     text : str
         The result as a sentence.
+
+    Examples
+    --------
+    >>> from unseen.datasets import load_rotated_digits
+    >>> from unseen.shift import Novelty
+    >>> X, _, angle = load_rotated_digits(return_X_y=True)
+    >>> novelty = Novelty().fit(X, sample_domain=angle)
+    >>> result = novelty.compare(X[:100])
+    >>> result.far, result.nearest_domain
+    (False, 'rot00')
     """
 
     distance: float
