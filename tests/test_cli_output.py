@@ -17,7 +17,7 @@ import typer
 from typer.testing import CliRunner
 
 from unseen.cli._app import app
-from unseen.cli._help import Group
+from unseen.cli._options import CommandGroup
 from unseen.cli._report import exit_on_interrupt
 
 
@@ -125,7 +125,7 @@ def test_a_missing_model_gets_a_sentence(home, command):
 
 def test_an_interrupt_outside_the_computation_exits_with_130_and_a_sentence():
     """Such as during the imports of a command."""
-    group = typer.Typer(cls=Group)
+    group = typer.Typer(cls=CommandGroup)
 
     @group.command()
     def slow():

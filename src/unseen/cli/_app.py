@@ -15,7 +15,7 @@ from ._diagnose import diagnose
 from ._explore import explore
 from ._extract import extract
 from ._fit import fit
-from ._help import Command, Group
+from ._options import Command, CommandGroup
 from ._predict import predict
 from ._reproduce import reproduce
 from ._show import show
@@ -23,7 +23,7 @@ from ._sites import sites
 from ._validate import validate
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",

@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from ..utils.io import check_output_path
 from ._report import STANDARD_OUTPUT as STANDARD_OUTPUT
-from ._report import make_console, make_table, print_notices, set_quiet, translate_errors
+from ._report import exit_on_interrupt, make_console, make_table, print_notices, set_quiet, translate_errors
 
 if TYPE_CHECKING:
     from ..tables import Table, TableOptions
@@ -487,6 +488,42 @@ def _compared_methods() -> str:
 # Called when a command runs, so that --help does not import the registry.
 ALL_METHODS: Any = _all_methods
 COMPARED_METHODS: Any = _compared_methods
+
+
+class Command(TyperCommand):
+    """A command whose help shows no type for flags, and breaks lines at the width of the terminal only."""
+
+    def __init__(self, name: str | None, **settings: Any) -> None:
+        paragraphs = inspect.cleandoc(settings["help"]).split("\n\n")
+        settings["help"] = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+        super().__init__(name, **settings)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with --help."""
+        return _hide_flag_types(super().get_params(ctx))
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands. An interrupt, also during the imports of a command, exits with a sentence."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command of the group."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            exit_on_interrupt()
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with --help."""
+        return _hide_flag_types(super().get_params(ctx))
+
+
+def _hide_flag_types(params: list[Any]) -> list[Any]:
+    """Set an empty metavar for flags: without one, the help would show the type ``<bool>``."""
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
 
 
 def parse_names(names: str | None) -> list[str] | None:

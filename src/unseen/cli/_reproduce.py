@@ -12,7 +12,7 @@ import typer
 
 from ..utils.io import check_output_path
 from . import _options as o
-from ._help import Command, Group
+from ._options import Command, CommandGroup
 from ._report import (
     error_console,
     message_console,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..evaluation import AccuracyTable
 
 reproduce = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Rerun the experiments of the CIDG paper.",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,21 +32,14 @@ def load_user_methods(locations: Sequence[str]) -> list[Method]:
     return parse_methods(methods)  # which rejects duplicate names
 
 
-def find_method(name: str, user_methods: Sequence[Method]) -> Method:
-    """Return the method of a name; a user's method takes precedence over a registered one."""
+def combine_methods(names: Sequence[str], user_methods: Sequence[Method]) -> list[Method]:
+    """Return the methods with these names, followed by the other methods of the user, which take precedence."""
     from ..model_selection import get_method
 
-    for method in user_methods:
-        if method.name == name:
-            return method
-    return get_method(name)
-
-
-def combine_methods(names: Sequence[str], user_methods: Sequence[Method]) -> list[Method]:
-    """Return the methods with these names, followed by the other methods of the user."""
     if not names and not user_methods:
         raise ValueError("--methods must name at least one method. --methods help lists all.")
-    return list(dict.fromkeys([*(find_method(name, user_methods) for name in names), *user_methods]))
+    own = {method.name: method for method in user_methods}
+    return list(dict.fromkeys([*(own.get(name) or get_method(name) for name in names), *user_methods]))
 
 
 def _load_object(location: str) -> tuple[Any, Path | None]:
@@ -57,10 +50,16 @@ def _load_object(location: str) -> tuple[Any, Path | None]:
     source, _, name = location.rpartition(":")
     if not source or not name.isidentifier():
         raise ValueError(f"--with must be file.py:NAME or package.module:NAME; got {location!r}.")
+    if source.endswith(".py") and not Path(source).is_file():
+        raise FileNotFoundError(f"--with: the file {source} does not exist.")
     try:
-        namespace = _run_file(Path(source)) if source.endswith(".py") else _import_names(source)
-    except FileNotFoundError:
-        raise
+        if source.endswith(".py"):
+            append_to_path(Path(source).resolve().parent)
+            # Classes of a module that is not in sys.modules are sent to other processes by value, not by name.
+            namespace = runpy.run_path(source, run_name=f"with {Path(source).stem}")
+        else:
+            append_to_path(Path.cwd())
+            namespace = vars(import_module(source))
     except Exception as error:  # the user's code can raise anything
         raise ValueError(f"--with {location}: {source} cannot be run: {type(error).__name__}: {error}") from error
     if name not in namespace:
@@ -79,29 +78,6 @@ def _load_object(location: str) -> tuple[Any, Path | None]:
             ) from error
     file = namespace.get("__file__")
     return value if isinstance(value, (Method, tuple)) else (name, value), None if file is None else Path(file)
-
-
-def _import_names(module: str) -> dict[str, Any]:
-    append_to_path(Path.cwd())
-    return vars(import_module(module))
-
-
-def _run_file(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise FileNotFoundError(f"--with: the file {path} does not exist.")
-    append_to_path(path.resolve().parent)
-    name = f"with {path.stem}"  # the space avoids a collision with the name of a real module
-    spec = spec_from_file_location(name, path)
-    assert spec is not None  # the suffix is .py
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look up their module while the file runs
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        # Without an entry in sys.modules, cloudpickle sends classes to other processes by value, not by name.
-        del sys.modules[name]
-    return vars(module)
 
 
 def append_to_path(folder: Path) -> None:
