@@ -9,7 +9,8 @@ import pytest
 
 from unseen.datasets import load_digits_table
 from unseen.evaluation import Protocol, make_tasks, run
-from unseen.model_selection import METHODS, method_names
+from unseen.kernels import SizePlan
+from unseen.model_selection import METHODS, limit_evaluation_rows, method_names
 from unseen.tables import load_table
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
@@ -56,3 +57,15 @@ def test_lean_grids_end_within_noise_of_full_ones(name, tmp_path):
         lost = 100 * (full - lean)
         print(f"{name}, {method}: full {100 * full.mean():.2f}, lean {-lost.mean():+.2f}")
         assert lost.mean() <= max(0.5, 2 * lost.std(ddof=1) / np.sqrt(len(lost)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "domains", "is_single", "expected"),
+    [(5_418, 36, False, 3_000), (5_418, 36, True, None), (5_418, 10, False, None), (2_900, 100, False, None)],
+)
+def test_with_many_domains_ensembles_are_selected_by_models_of_fewer_rows(rows, domains, is_single, expected):
+    plan = SizePlan.from_rows(rows, ensemble=True)
+    candidates = list(METHODS["auto"].candidates(3))
+    limited = limit_evaluation_rows(candidates, plan, is_single=is_single, n_domains=domains)
+    assert [one.max_evaluation_rows for one in limited] == [expected] * len(candidates)
+    assert [one.max_train_rows for one in limited] == [one.max_train_rows for one in candidates]

@@ -26,7 +26,6 @@ from ._projection import (
     Projection,
     collect_statistics,
     fit_from_statistics,
-    invariance_weights,
     make_problem,
     validation_options,
 )

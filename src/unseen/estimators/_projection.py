@@ -612,11 +612,6 @@ def fit_from_statistics(projection: Projection, statistics: Statistics, n_featur
     projection.finalize()
 
 
-def invariance_weights(projection: Projection) -> tuple[str, ...]:
-    """Return the names of the parameters that weigh invariance across domains."""
-    return projection._invariance_weights
-
-
 def validation_options(projection: Projection) -> dict[str, Any]:
     """Return the options of `validate_data` for the samples of a projection."""
     return projection._sample_kernel.validation_options

@@ -318,11 +318,6 @@ class Kernel:
         return np.expm1(distances, out=distances)
 
     @property
-    def has_origin(self) -> bool:
-        """Whether rounding errors of `evaluate_for_centering` depend on the mean of its second argument."""
-        return self.kernel in ("rbf", "linear") or self._is_low_power
-
-    @property
     def _is_low_power(self) -> bool:
         return self.kernel in ("poly", "polynomial") and self.degree in range(1, 10)
 

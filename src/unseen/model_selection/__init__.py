@@ -86,6 +86,7 @@ from ._refit import (
     RefittedMembers,
     SelectedModel,
     check_comparison_size,
+    has_many_fits,
     iterate_averages,
     limit_evaluation_rows,
     make_average_candidates,

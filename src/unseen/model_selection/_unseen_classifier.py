@@ -259,7 +259,8 @@ class UnseenClassifier(BaseSelector):
                 len(self.classes_), grid="ensemble", heads=tuple(self.heads), centerings=centerings
             )
         ]
-        candidates = limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1)
+        n_domains = len(splits) if self.cv is None and self.feature_map is None else 1
+        candidates = limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1, n_domains=n_domains)
         model = select_model(
             candidates, samples, splits, config, ensemble=self.ensemble, transductive=self.transductive
         )

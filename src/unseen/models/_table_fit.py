@@ -29,6 +29,7 @@ from ..model_selection import (
     describe_rare_class,
     expand_methods,
     get_metric,
+    has_many_fits,
     limit_evaluation_rows,
     parse_methods,
     prepare_samples,
@@ -270,10 +271,13 @@ def _select(
         for candidate in _candidates(method, n_classes, is_ensemble=len(methods) > 1, transductive=transductive)
         if transductive or not candidate.transductive
     ]
-    candidates = limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1)
+    n_domains = len(np.unique(samples.domain))
+    candidates = limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1, n_domains=n_domains)
     baseline: list[Candidate] = []
     if all(method.kind != "plain" for method in methods):  # a plain classifier is always evaluated for comparison
-        baseline = limit_evaluation_rows(list(METHODS[BASELINE].candidates(n_classes)), plan, is_single=False)
+        baseline = limit_evaluation_rows(
+            list(METHODS[BASELINE].candidates(n_classes)), plan, is_single=False, n_domains=n_domains
+        )
     splits = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
     selected = select_model(
         [*candidates, *baseline],
@@ -306,9 +310,15 @@ def fit_notices(table: Table, method: Any, plan: SizePlan, metric: str = "accura
         yield f"{rare} Accuracy, by which models are scored here, is little affected by it: {BALANCED_ACCURACY_ADVICE}"
     if not plan.exact:
         yield f"{plan} The same holds with a feature map of landmarks."
-    if len(np.unique(table.domain)) == 2:
+    n_domains = len(np.unique(table.domain))
+    if n_domains == 2:
         yield "With two domains each is scored by a model trained on the other one only, which is little evidence."
     methods = resolve_methods(method)
+    if len(methods) > 1 and has_many_fits(plan, n_domains):
+        yield (
+            f"{plan.rows:,} rows in {n_domains} domains: models that predict held-out domains are fitted to "
+            f"{plan.classifier_choice_rows:,} rows, the model itself to all."
+        )
     has_kernels = len(methods) == 1 and methods[0].shares != "nothing"  # members of ensembles limit their rows
     if plan.exact and plan.rows > SLOW_EXACT_ROWS and has_kernels:
         yield f"{plan.rows:,} rows take minutes with exact kernels; max_per_domain=500 gives a quick first result."
