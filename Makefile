@@ -9,7 +9,7 @@ DATA ?= ../shared/data
 RUNNER ?= pytest
 OPTIONS ?=
 
-.PHONY: run test test-lowest system journeys fresh-readme slow lint types bench docs study clean coverage kills fuzz \
+.PHONY: run test test-lowest system journeys fresh-pages slow lint types bench docs study clean coverage kills fuzz \
 	degenerate faults
 
 run: $(call STAMP,run)
@@ -36,9 +36,11 @@ system: $(call STAMP,test)
 journeys: $(call STAMP,test)
 	$(MAKE) test OPTIONS='--dist loadfile -m journeys --durations=10 tests/journeys'
 
-# The blocks of the README, as printed, after exactly its install line in an environment with nothing else; nightly.
-fresh-readme: $(call STAMP,test)
-	$(BIN)/python -m hardening.fresh_readme
+# The README and the tutorials, each followed in an environment of its own after exactly its install line; nightly.
+# The tutorial with photographs needs a network that one has to download.
+PAGES ?= README.md $(filter-out %/index.rst %/photographs.rst,$(wildcard docs/tutorials/*.rst))
+fresh-pages: $(call STAMP,test)
+	$(BIN)/python -m hardening.fresh_pages $(PAGES)
 
 # All of these tests and the examples of the documentation, measured: at least 95% of lines and branches.
 coverage: $(call STAMP,test)

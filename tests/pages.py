@@ -105,6 +105,15 @@ def steps(page: Path) -> list[Command | doctest.Example]:
     return sorted([*commands(page), *examples], key=lambda step: step.lineno)
 
 
+def copy_files(page: Path, folder: Path) -> None:
+    """Download what a page offers, and write what it shows with the name of a file above it."""
+    for offered in DOWNLOAD.findall(page.read_text(encoding="utf-8")):
+        shutil.copy(page.parent / offered, folder)
+    for block in blocks(page):
+        if block.caption:
+            (folder / block.caption).write_text(block.content, encoding="utf-8")
+
+
 class Checker(doctest.OutputChecker):
     """Compares to the letter, except where a page says that numbers are about so."""
 
@@ -124,7 +133,7 @@ class Reader:
 
     def follow(self) -> None:
         """Do it all, and fail where something fails or shows something else than the page."""
-        self.files()
+        copy_files(self.page, Path.cwd())
         for step in steps(self.page):
             if isinstance(step, Command):
                 self.command(step)
@@ -135,14 +144,6 @@ class Reader:
                     self.runner.run(test, out=self.said.append, clear_globs=False)
                 self.names |= test.globs
                 assert not self.said, "".join(self.said)
-
-    def files(self) -> None:
-        """Download what the page offers, and write what it shows with the name of a file above it."""
-        for offered in DOWNLOAD.findall(self.page.read_text(encoding="utf-8")):
-            shutil.copy(self.page.parent / offered, Path.cwd())
-        for block in blocks(self.page):
-            if block.caption:
-                Path(block.caption).write_text(block.content, encoding="utf-8")
 
     def command(self, step: Command) -> None:
         """Run a command, and compare what it says with what the page shows."""
