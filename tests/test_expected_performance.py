@@ -66,15 +66,6 @@ def test_a_metric_with_the_opposite_sign_has_the_mirrored_interval(problem, prio
         assert -mirrored == pytest.approx(end, rel=1e-4, abs=tolerance)
 
 
-@pytest.mark.parametrize("unit", [100.0, 0.01])
-def test_the_unit_of_a_bounded_metric_does_not_matter(unit):
-    values, errors = np.array([0.71, 0.8, 0.66, 0.9]), np.array([0.03, 0.05, 0.04, 0.03])
-    one = expected_performance(values, errors)
-    two = expected_performance(unit * values, unit * errors, (0.0, unit))
-    assert triple(two) == pytest.approx(tuple(unit * end for end in triple(one)))
-    assert two.tau == pytest.approx(one.tau)
-
-
 def test_without_standard_errors_it_is_students_interval_on_the_scale_of_the_metric():
     y = np.array([0.4, 1.2, 0.9, 2.0, 1.1])
     reach = t.ppf(0.975, 4) * y.std(ddof=1) * np.sqrt(1.2)
@@ -91,14 +82,6 @@ def test_without_standard_errors_it_is_students_interval_on_the_scale_of_the_met
     for values, limits, expected in cases:
         result = expected_performance(values, metric_range=limits)
         assert result.prediction_interval == pytest.approx(tuple(expected), abs=2e-5)
-
-
-def test_a_single_perfect_value_without_standard_errors_does_not_decide_the_interval():
-    others = [0.93, 0.95, 0.94, 0.96, 0.92]
-    perfect = expected_performance([1.0, *others]).prediction_interval
-    nearly = expected_performance([0.999, *others]).prediction_interval
-    assert perfect[0] == pytest.approx(nearly[0], abs=0.03)
-    assert perfect[1] == 1
 
 
 def test_sampling_error_narrows_the_interval_of_the_truth_but_not_of_what_is_measured():
@@ -212,16 +195,6 @@ def study():
     spec.loader.exec_module(module)
     yield module
     del sys.modules[spec.name]
-
-
-@pytest.mark.parametrize(
-    ("skill", "center", "spread"), [("logit", 0.75, 0.3), ("logit", 0.93, 0.6), ("raw", 0.75, 0.05)]
-)
-def test_measured_values_are_missed_rarely_and_on_both_sides(study, skill, center, spread):
-    """As many replicates as take a second: the bounds are three standard errors wide."""
-    found = study.simulate(study.World("accuracy", skill, center, spread, 5), 150)["measured"]
-    assert found["below"] <= 0.025 + 3 * np.sqrt(0.025 * 0.975 / 150)
-    assert found["above"] <= 0.025 + 3 * np.sqrt(0.025 * 0.975 / 150)
 
 
 @pytest.mark.slow

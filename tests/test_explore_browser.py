@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 from explore_server import make_session, serving, small_table  # noqa: E402
-from unseen.explore import Setting, open_examples  # noqa: E402
+from unseen.explore import open_examples  # noqa: E402
 from unseen.explore._server import _write_redirect  # noqa: E402
 
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
@@ -89,30 +89,6 @@ def test_every_control_changes_the_picture(visit):
         ("data", "two"),
     ):
         assert changes_picture(page, lambda c=control, v=value: page.locator(f"#{c}").select_option(v)), control
-
-
-def test_numbers_are_those_of_the_library(visit):
-    session = make_session()
-    page = visit("data=small&held_out=oslo&conditional_weight=scale&centering=target")
-    page.locator("#conditional_weight").press("PageUp")
-    page.wait_for_selector(DRAWN)
-    setting = Setting.parse(page.evaluate("location.hash"), session.domains)
-    assert setting.params["conditional_weight"] == page.locator("#conditional_weight-value").inner_text() != "scale"
-    solution = session.solve(setting)
-    scores = [session.validate(setting, name) for name in solution["validation_domains"]]
-    shown = [float(cell.get_attribute("data-value")) for cell in page.locator("#accuracy td:last-child").all()]
-    assert shown == pytest.approx([solution["accuracy"], sum(scores) / 3, *scores])
-    assert page.locator("#code").inner_text() == solution["code"]
-    assert page.locator("#plot path").count() == 180
-    n_wrong = round((1 - solution["accuracy"]) * sum(session.table.domain == "oslo"))
-    assert page.locator("#plot .wrong").count() == n_wrong
-    traces = solution["scatters"]
-    shares = [float(cell.get_attribute("data-value")) for cell in page.locator("#scatters td:last-child").all()]
-    assert shares[:2] == pytest.approx(
-        [traces[k] / (traces["between"] + traces["within"]) for k in ("between", "within")]
-    )
-    assert "Do not select settings by the accuracy on oslo" in page.locator("#accuracy-text").inner_text()
-    assert "Transductive" in page.locator("#accuracy-text").inner_text()
 
 
 def test_the_address_restores_the_view(visit):

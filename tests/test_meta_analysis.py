@@ -15,12 +15,11 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import halfnorm, norm, t
 
 from impact_studies import MEASURES, TABLE, study_estimates
-from unseen.metrics import TAU_PRIOR_SCALES, random_effects
+from unseen.metrics import random_effects
 from unseen.metrics._meta_analysis import (
     invert_q_profile,
     restricted_log_likelihood,
     restricted_maximum_likelihood,
-    tau_confidence_distribution,
     usable_domains,
     weighted_mean,
 )
@@ -49,12 +48,6 @@ def test_all_results_equal_those_of_metafor(problem):
     assert result.n_domains == len(problem["estimates"])
 
 
-def test_reference_problems_are_many_and_differ():
-    assert len(PROBLEMS) >= 80
-    assert sum(problem["tau2"] == 0 for problem in PROBLEMS) >= 5
-    assert {len(problem["estimates"]) for problem in PROBLEMS} >= {2, 3, 4, 5, 8, 15, 40}
-
-
 @pytest.mark.skipif(not TABLE.exists(), reason="the IMPACT data are not here")
 def test_estimates_of_the_impact_studies_are_those_that_metafor_summarized():
     with open(REFERENCES / "impact_tbi.csv") as lines:
@@ -73,16 +66,6 @@ def domains(draw, fewest=2):
     y = draw(st.lists(number, min_size=k, max_size=k))
     s = draw(st.lists(st.floats(0.01, 2), min_size=k, max_size=k))
     return np.array(y), np.array(s)
-
-
-@given(domains())
-@settings(max_examples=100, deadline=None)
-def test_reml_is_the_global_maximum_of_the_restricted_likelihood(problem):
-    y, v = problem[0], problem[1] ** 2
-    tau2 = restricted_maximum_likelihood(y, v)
-    grid = np.concatenate([[0.0], np.geomspace(1e-9, 1e3, 2000)])
-    best = restricted_log_likelihood(np.array([tau2]), y, v)[0]
-    assert best >= restricted_log_likelihood(grid, y, v).max() - 1e-9
 
 
 def test_of_two_maxima_the_higher_one_is_taken():
@@ -121,17 +104,6 @@ def test_shifted_and_scaled_estimates_have_shifted_and_scaled_results(problem, s
     )
 
 
-@given(domains(), st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
-def test_the_order_of_domains_does_not_matter(problem, random):
-    y, s = problem
-    order = list(range(len(y)))
-    random.shuffle(order)
-    one, two = random_effects(y, s), random_effects(y[order], s[order])
-    assert two.estimate == pytest.approx(one.estimate, abs=1e-6)
-    assert two.prediction_interval == pytest.approx(one.prediction_interval, abs=1e-4)
-
-
 def test_domains_without_a_finite_estimate_are_dropped_and_counted():
     y, s = [1.0, np.nan, 2.0, np.inf, 1.5, 0.0], [0.1, 0.1, 0.2, 0.1, 0.1, np.inf]
     result = random_effects(y, s)
@@ -165,12 +137,6 @@ def test_values_without_sampling_error_give_students_intervals():
     assert result.i2 == pytest.approx(1)
 
 
-def test_a_single_value_without_sampling_error_takes_the_weight_of_equal_domains():
-    result = random_effects([1.0, 1.1, 0.9], [0.0, 0.5, 0.5])
-    assert result.tau == 0
-    assert result.estimate == pytest.approx(1)
-
-
 @pytest.mark.parametrize("errors", [[0.1, 0.2, 0.3], [0.0, 0.0, 0.0]])
 def test_equal_estimates_have_no_heterogeneity(errors):
     result = random_effects([0.7, 0.7, 0.7], errors)
@@ -202,15 +168,6 @@ def test_posterior_equals_adaptive_quadrature():
             assert quad(below, 0, 5)[0] / total == pytest.approx(probability, abs=1e-6)
 
 
-def test_with_many_domains_the_prior_does_not_matter():
-    rng = np.random.default_rng(0)
-    s = rng.uniform(0.1, 0.3, 300)
-    y = rng.normal(1, np.sqrt(0.16 + s**2))
-    plain, informed = random_effects(y, s), random_effects(y, s, tau_prior=TAU_PRIOR_SCALES["logit"])
-    assert informed.tau == pytest.approx(plain.tau, rel=0.02)
-    assert informed.prediction_interval == pytest.approx(plain.prediction_interval, abs=0.03)
-
-
 @given(domains(fewest=2))
 @settings(max_examples=50, deadline=None)
 def test_the_q_profile_is_inverted(problem):
@@ -221,14 +178,6 @@ def test_the_q_profile_is_inverted(problem):
     positive = tau2 > 0
     assert profile[positive] == pytest.approx(q[positive], rel=1e-8)
     assert (profile[~positive] <= q[~positive] * (1 + 1e-9)).all()
-
-
-@pytest.mark.parametrize("k", [3, 5, 30])
-def test_without_sampling_error_the_confidence_distribution_gives_students_interval(k):
-    y = np.random.default_rng(k).normal(size=k)
-    mixture = tau_confidence_distribution(*usable_domains(y, np.zeros(k))[:2])
-    reach = t.ppf(0.975, k - 1) * y.std(ddof=1) * np.sqrt(1 + 1 / k)
-    assert mixture.quantiles(0.95, new_domain=True) == pytest.approx((y.mean() - reach, y.mean() + reach), abs=1e-5)
 
 
 @pytest.mark.parametrize(

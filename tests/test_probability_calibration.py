@@ -49,44 +49,6 @@ def test_intercept_and_slope_are_those_of_logistic_regression(seed):
     assert not fit.is_penalized
 
 
-def test_intercept_and_slope_equal_statsmodels():
-    sm = pytest.importorskip("statsmodels.api")
-    y, p = world(0)
-    x = logit(p)
-    family = sm.families.Binomial()
-    large = sm.GLM(y.astype(float), np.ones(len(y)), family=family, offset=x).fit(tol=1e-12)
-    result = calibration_in_the_large(y, p)
-    assert (result.value, result.se) == pytest.approx((large.params[0], large.bse[0]), abs=1e-7)
-    slope = sm.GLM(y.astype(float), sm.add_constant(x), family=family).fit(tol=1e-12)
-    fit = calibration_slope(y, p)
-    assert (fit.slope.value, fit.slope.se) == pytest.approx((slope.params[1], slope.bse[1]), abs=1e-7)
-
-
-def test_calibrated_probabilities_are_recognized():
-    inside = np.zeros(3)
-    for seed in range(400):
-        y, p = world(seed, intercept=0, slope=1)
-        fit = calibration_slope(y, p)
-        estimates = (calibration_in_the_large(y, p), fit.slope, observed_expected_ratio(y, p))
-        for j, (estimate, truth) in enumerate(zip(estimates, (0, 1, 1), strict=True)):
-            inside[j] += estimate.interval[0] <= truth <= estimate.interval[1]
-    assert (np.abs(inside[:2] / 400 - 0.95) < 0.03).all()
-    # The binomial standard error of the ratio ignores that expected numbers vary with the rows, so it is conservative.
-    assert inside[2] / 400 > 0.93
-
-
-@given(st.floats(-2, 2), st.floats(0.2, 3))
-@settings(max_examples=30, deadline=None)
-def test_recalibrated_probabilities_have_the_inverse_slope(shift, factor):
-    y, p = world(1)
-    one = calibration_slope(y, p)
-    two = calibration_slope(y, expit(shift + factor * logit(p)))
-    assert two.slope.value == pytest.approx(one.slope.value / factor, rel=1e-6)
-    assert two.intercept.value == pytest.approx(one.intercept.value - two.slope.value * shift, abs=1e-6)
-    large = calibration_in_the_large(y, expit(shift + logit(p)))
-    assert large.value == pytest.approx(calibration_in_the_large(y, p).value - shift, abs=1e-7)
-
-
 def test_separated_outcomes_have_the_maximum_of_firths_likelihood():
     x = np.array([-2.0, -1.0, -0.5, 0.3, 1.0, 2.5])
     y = x > 0
@@ -102,16 +64,6 @@ def test_separated_outcomes_have_the_maximum_of_firths_likelihood():
     best = minimize(loss, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-13, "maxiter": 5000})
     assert (fit.intercept.value, fit.slope.value) == pytest.approx(tuple(best.x), abs=1e-5)
     assert np.isfinite(fit.slope.interval).all()
-
-
-@pytest.mark.parametrize("event", [False, True])
-def test_a_single_outcome_has_a_finite_intercept_and_no_slope(event):
-    y, p = np.full(20, event), np.linspace(0.1, 0.9, 20)
-    result = calibration_in_the_large(y, p)
-    assert np.isfinite([result.value, result.se]).all()
-    assert (result.value > 0) == event
-    assert np.isnan(calibration_slope(y, p).slope.value)
-    assert np.isnan(calibration_slope([0, 1, 1], [0.4, 0.4, 0.4]).slope.value)
 
 
 @settings(max_examples=60, deadline=None)
