@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -116,10 +116,11 @@ def _draw_differences(ax: Any, verdict: dict[str, Any], is_percentage: bool) -> 
 
 def draw_diagnosis(summary: dict[str, Any], figure: Any = None) -> Any:
     """Draw the distances of P(X), those of P(X|Y), and the effects with their p-values."""
-    bars = _effect_bars(summary)
+    # The classes with the largest shifts.
+    classes = sorted(summary["classes_tests"], key=lambda test: -(test["effect"] or 0.0))[:MAX_SHOWN_CLASSES]
     names = [shorten_name(name) for name in summary["domains"]]
     if figure is None:
-        size = (13, max(3.6, 1.6 + 0.3 * max(len(bars), len(names))))
+        size = (13, max(3.6, 1.6 + 0.3 * max(len(summary["tests"]) + len(classes), len(names))))
         figure = import_pyplot().figure(figsize=size, layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[1, 1, 1.15])
     distances = {kind: np.array(values, dtype=float) for kind, values in summary["distances"].items()}
@@ -134,62 +135,37 @@ def draw_diagnosis(summary: dict[str, Any], figure: Any = None) -> Any:
     middle.set_yticklabels([])
     color_bar = figure.colorbar(image, ax=[left, middle], shrink=0.8, label="distance (0: equal distributions)")
     color_bar.outline.set_visible(False)
-    _draw_effects(right, bars, n_tests=len(summary["tests"]))
+    _draw_effects(right, summary, classes)
     right.set_title(f"Size of shifts (filled: detected at level {summary['alpha']:g})", fontsize="medium")
     return figure
 
 
-class _EffectBar(NamedTuple):
-    """One bar of the figure of effects, of a size in percent."""
-
-    name: str
-    size: float
-    text: str
-    is_detected: bool
-
-
-def _draw_effects(ax: Any, bars: list[_EffectBar], n_tests: int) -> None:
-    longest = max(1.0, *(bar.size for bar in bars))
-    # The bars of the classes follow below those of the tests, after a gap.
-    levels = [level + (0.4 if level >= n_tests else 0.0) for level in range(len(bars))]
-    for level, bar in zip(levels, bars, strict=True):
-        fill = DETECTED_COLOR if bar.is_detected else "white"
-        ax.barh(level, bar.size, height=0.6, color=fill, edgecolor=DETECTED_COLOR)
-        ax.text(bar.size + 0.02 * longest, level, bar.text, va="center", fontsize="small")
-    ax.set_yticks(levels, [bar.name for bar in bars], parse_math=False)
-    ax.set_ylim(levels[-1] + 0.6, -0.6)
+def _draw_effects(ax: Any, summary: dict[str, Any], classes: Sequence[dict[str, Any]]) -> None:
+    """Draw a bar for each test, and below them one for each of the classes."""
+    names = [test["name"] for test in summary["tests"]]
+    names += [f"P(X|Y = {shorten_name(test['class'])})" for test in classes]
+    tests = [*summary["tests"], *classes]
+    effects = [test["effect"] or 0.0 for test in tests]
+    longest = max(1.0, 100 * max(effects))
+    for level, (test, effect) in enumerate(zip(tests, effects, strict=True)):
+        p_value = test.get("p_adjusted", test["p_value"])
+        size = f"{100 * effect:.0f} points" if test.get("key") == "label" else format_percent(effect)
+        text = "not testable" if p_value is None else f"{size}, p = {p_value:.2g}"
+        fill = DETECTED_COLOR if test["flagged"] else "white"
+        ax.barh(level, 100 * effect, height=0.6, color=fill, edgecolor=DETECTED_COLOR)
+        ax.text(100 * effect + 0.02 * longest, level, text, va="center", fontsize="small")
+    n_hidden = len(summary["classes_tests"]) - len(classes)
+    if n_hidden:
+        names.append(f"... {n_hidden} classes with smaller shifts")
+    ax.set_yticks(range(len(names)), names, parse_math=False)
+    ax.set_ylim(len(names) - 0.4, -0.6)
     ax.set_xlim(0, 1.6 * longest)
     ax.set_xticks([tick for tick in ax.get_xticks() if tick <= longest])
     ax.tick_params(axis="y", length=0)
     ax.spines[["top", "right", "left"]].set_visible(False)
-    ax.set_xlabel("% of the kernel variance that domains explain\n(P(Y): percentage points)")
-
-
-def _effect_bars(summary: dict[str, Any]) -> list[_EffectBar]:
-    """Make a bar for each test, and for the classes with the largest shifts."""
-    bars = []
-    for test in summary["tests"]:
-        effect = test["effect"] or 0.0
-        if test["p_value"] is None:
-            text = "not testable"
-        elif test["key"] == "label":
-            text = f"{100 * effect:.0f} points, p = {test['p_value']:.2g}"
-        else:
-            text = f"{format_percent(effect)}, p = {test['p_value']:.2g}"
-        size = 100 * effect
-        bars.append(_EffectBar(test["name"], size, text, test["flagged"]))
-    classes = summary["classes_tests"]
-    shown = sorted(classes, key=lambda test: -(test["effect"] or 0.0))[:MAX_SHOWN_CLASSES]
-    for test in classes:
-        if test not in shown:
-            continue
-        share = test["effect"] or 0.0
-        p_value = test["p_adjusted"]
-        text = "not testable" if p_value is None else f"{format_percent(share)}, adjusted p = {p_value:.2g}"
-        bars.append(_EffectBar(f"P(X|Y = {shorten_name(test['class'])})", 100 * share, text, test["flagged"]))
-    if len(shown) < len(classes):
-        bars.append(_EffectBar(f"... {len(classes) - len(shown)} classes with smaller shifts", 0.0, "", False))
-    return bars
+    ax.set_xlabel(
+        "% of the kernel variance that domains explain\n(P(Y): percentage points; p-values of classes are adjusted)"
+    )
 
 
 def draw_column_shift(data: dict[str, Any], figure: Any = None) -> Any:
