@@ -69,14 +69,6 @@ def test_a_conversion_of_units_is_found_and_undone(conversion):
     assert finding.action.endswith("leave it out.")
 
 
-def test_two_domains_in_different_units_do_not_hide_each_other():
-    table = make_table(32, n_domains=10)
-    table["chol"][table["domain"] == "site 1"] /= 38.67
-    table["chol"][table["domain"] == "site 7"] *= 1000
-    factors = {finding.domains[0]: finding.value for finding in named(table, "chol", "units")}
-    assert factors == pytest.approx({"site 1": 1 / 38.67, "site 7": 1000})
-
-
 def test_zeros_for_missing_values_are_found_in_every_domain_that_has_them():
     table = make_table(1)
     table["chol"][table["domain"] == "site 0"] = 0.0
@@ -191,17 +183,6 @@ def test_a_column_that_differs_everywhere_seldom_has_a_domain_in_different_units
     assert alarms <= 6
 
 
-def test_findings_do_not_depend_on_the_order_of_rows_and_columns():
-    table = make_table(14)
-    table["chol"][table["domain"] == "site 1"] /= 38.67
-    table["smoker"][table["domain"] == "site 2"] = "no"
-    order = np.random.default_rng(14).permutation(480)
-    mixed = {name: table[name][order] for name in reversed(table)}
-    messages = {finding.message for finding in audit(table)}
-    assert messages == {finding.message for finding in audit(mixed)}
-    assert len(messages) >= 2
-
-
 @settings(max_examples=15)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.integers(4, 12))
 def test_any_columns_are_described(seed, n_domains, size):
@@ -240,18 +221,6 @@ def test_p_values_of_a_column_equal_those_of_scipy():
     ranks = [stats.rankdata(values[3:]) for values in numbers]
     low, high = sorted(stats.f_oneway(*(own[domain[3:] == d] for d in range(4))).pvalue for own in ranks)
     assert sorted(p_values.values()) == pytest.approx([2 * low, max(high, 2 * low)])
-
-
-def test_p_values_are_uniform_without_a_shift_within_classes():
-    """Class proportions differ between domains and classes differ in the column: that alone is not a shift."""
-    rng = np.random.default_rng(25)
-    p_values = []
-    for _ in range(60):
-        label = (rng.random(240) < np.repeat([0.2, 0.4, 0.6, 0.8], 60)).astype(int)
-        x = 2 * label + rng.standard_normal(240)
-        table = {"x": x, "label": label, "domain": np.repeat(list("abcd"), 60)}
-        p_values.append(diagnose_columns(table).shifts[0].p_value)
-    assert stats.kstest(p_values, "uniform").pvalue > 0.001
 
 
 def test_the_column_that_shifts_most_is_first_and_drawn_first():

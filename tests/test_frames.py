@@ -13,8 +13,7 @@ import pytest
 pd = pytest.importorskip("pandas")
 
 import unseen  # noqa: E402
-from unseen.exceptions import DataWarning  # noqa: E402
-from unseen.tables import TableError, load_table, make_preprocessor  # noqa: E402
+from unseen.tables import TableError, load_table  # noqa: E402
 from written_tables import assert_same  # noqa: E402
 
 N = 96
@@ -61,14 +60,6 @@ def test_a_frame_is_read_as_its_parquet_file(tmp_path, asked, unit):
         np.testing.assert_array_equal(found.group, expected.group)
 
 
-@pytest.mark.parametrize("asked", ASKED, ids=str)
-def test_a_frame_is_read_as_its_csv_file(tmp_path, asked):
-    ODD.to_csv(tmp_path / "patients.csv", index=False)
-    found, expected = load_table(ODD, **asked), load_table(tmp_path / "patients.csv", **asked)
-    assert_same(found, expected)
-    assert found.notices == expected.notices
-
-
 @pytest.mark.parametrize(
     "levels",
     [[1, 2, 3], [1.0, 2.5, 3.0], ["1", "2", "3"], [True, False, True], ["2024-01-01", "2024-01-02", "2024-01-03"]],
@@ -100,13 +91,6 @@ def _plain(frame, values):
     return {**columns, "grade": values}
 
 
-def test_a_missing_category_is_missing():
-    grade = pd.Categorical([None if i % 5 == 0 else i % 3 for i in range(N)])
-    table = load_table(PATIENTS.assign(grade=grade))
-    assert table.schema.columns[-1].levels == ("0", "1", "2")
-    np.testing.assert_array_equal(np.isnan(table.X[:, -1]), pd.isna(grade))
-
-
 def test_what_is_wrong_with_a_frame_is_told_as_of_a_file():
     with pytest.raises(TableError, match="The frame cannot be used:\n- it has no column 'diagnoses': did you mean"):
         load_table(PATIENTS, label="diagnoses")
@@ -118,22 +102,6 @@ def test_what_is_wrong_with_a_frame_is_told_as_of_a_file():
     assert len(load_table(gap, unlabeled="NA").y) == N - 1
 
 
-def test_a_comparison_of_a_frame_is_that_of_its_file(tmp_path):
-    PATIENTS.to_csv(tmp_path / "patients.csv", index=False)
-    few = {"methods": ["logistic", "1-NN"], "repeats": 1, "quick": True, "label": "diagnosis", "domain": "hospital"}
-    found, expected = unseen.compare(PATIENTS, **few), unseen.compare(tmp_path / "patients.csv", **few)
-    told = [{key: m[key] for key in ("name", "accuracies", "mean")} for m in expected.summary()["methods"]]
-    assert [{key: m[key] for key in ("name", "accuracies", "mean")} for m in found.summary()["methods"]] == told
-    uses = {use["column"]: use for use in found.summary()["data"]["columns"]}
-    assert set(uses) == set(PATIENTS.columns)
-    assert (uses["age"]["use"], uses["sex"]["levels"]) == ("number", 2)
-    reasons = {"born": "date", "ward": "constant", "note": "all missing", "patient_id": "names a group"}
-    assert {name: uses[name]["why"] for name in reasons} == reasons
-    page = found.to_html()
-    assert f"Use of each of the {len(uses)} columns" in page
-    assert "left out: constant" in page
-
-
 def test_a_frame_beside_labels_and_domains_is_an_array():
     X = PATIENTS[["age", "weight"]]
     few = {"methods": ["1-NN"], "repeats": 1, "quick": True}
@@ -141,38 +109,6 @@ def test_a_frame_beside_labels_and_domains_is_an_array():
     assert found.summary()["data"]["name"] == "arrays"
     with pytest.raises(ValueError, match="Samples need labels and domains; got y=None"):
         unseen.compare(X, sample_domain=PATIENTS["hospital"])
-
-
-def test_a_frame_is_diagnosed_as_its_prepared_samples():
-    table = load_table(PATIENTS)
-    prepared = make_preprocessor(table.schema).fit_transform(table.X)
-    with pytest.warns(DataWarning) as warned:
-        found = unseen.diagnose(PATIENTS, label="diagnosis", domain="hospital", n_permutations=19)
-    expected = unseen.diagnose(prepared, table.y, sample_domain=table.domain, n_permutations=19)
-    assert found.tests == expected.tests
-    assert any("they are dates: 'admitted'" in str(warning.message) for warning in warned)
-    with pytest.raises(ValueError, match="diagnose needs labels and domains"):
-        unseen.diagnose(prepared, table.y)
-
-
-def test_a_model_of_a_frame_predicts_frames_and_files_also_when_it_was_saved(tmp_path):
-    pytest.importorskip("skops")
-    with pytest.warns(DataWarning) as warned:
-        model = unseen.fit(PATIENTS, methods="logistic", dates="ordinal", group="patient_id")
-    assert [str(warning.message) for warning in warned] == model.card["data"]["notices"]
-    assert [c.name for c in model.schema.columns if c.kind == "date"] == ["admitted", "seen", "born"]
-    assert {use["column"]: use["use"] for use in model.card["data"]["columns"]}["patient_id"] == "group"
-    expected = model.predict(PATIENTS)
-    model.save(tmp_path / "model.unseen")
-    PATIENTS.to_csv(tmp_path / "patients.csv", index=False)
-    copy = unseen.load_model(tmp_path / "model.unseen")
-    assert copy.schema == model.schema
-    for same in (PATIENTS, pl.read_csv(tmp_path / "patients.csv"), tmp_path / "patients.csv"):
-        np.testing.assert_array_equal(copy.predict(same), expected)
-    with pytest.raises(
-        TableError, match="column 'born' must hold dates, but 1 value cannot be read as one, such as 'x'"
-    ):
-        copy.predict(PATIENTS.assign(born=["x", *PATIENTS["born"][1:]]))
 
 
 def test_a_missing_label_of_pandas_is_told_in_our_words():
@@ -187,17 +123,6 @@ def test_a_missing_label_of_pandas_is_told_in_our_words():
             unseen.diagnose(X, y, sample_domain=domain)
 
 
-def test_a_draw_of_arrays_keeps_every_class_of_every_domain():
-    y = np.where(np.arange(N) % 32 < 2, "rare", np.where(ILL, "ill", "well"))
-    few = {"methods": ["1-NN"], "repeats": 1, "quick": True, "max_per_domain": 8}
-    for seed in range(3):
-        X = PATIENTS[["age", "weight"]]
-        found = unseen.compare(X, y, sample_domain=PATIENTS["hospital"], random_state=seed, **few)
-        assert all(min(domain["counts"]) > 0 for domain in found.summary()["data"]["domains"])
-    table = load_table(PATIENTS.assign(diagnosis=y), max_per_domain=8)
-    assert table.samples.counts().min() > 0
-
-
 def test_a_dask_dataframe_is_told_how_to_be_read():
     dd = pytest.importorskip("dask.dataframe", reason="needs the extra dask")
     with pytest.raises(TypeError, match=r"Dask dataframe cannot be read as a table. Pass the path.* compute\(\)"):
@@ -210,7 +135,7 @@ def test_a_panic_of_polars_becomes_an_error_that_names_the_frame(monkeypatch):
     def panic(*_, **__):
         raise pl.exceptions.PanicException("assertion failed: offsets")
 
-    monkeypatch.setattr(pl, "Series", panic)
+    monkeypatch.setattr("unseen.tables._values._convert_pandas_column", panic)
     with pytest.raises(
         TableError, match=r"The frame cannot be used:\n- it cannot be read: assertion failed: offsets\."
     ):

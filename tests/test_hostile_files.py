@@ -345,7 +345,6 @@ def test_features_that_were_altered_are_computed_again(tmp_path):
     how = {"model": tiny_network(tmp_path / "n.onnx"), "cache": cache, "n_jobs": 1}
     first = extract([picture], **how).X
     for change in (
-        "pictures SET content = 'text'",
         "features SET numbers = 'text'",
         "features SET numbers = 1.5",
         f"features SET numbers = x'0102', checksum = {zlib.crc32(bytes([1, 2]))}",

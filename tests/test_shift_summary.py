@@ -14,7 +14,7 @@ import pytest
 
 from planted_shifts import TRUTH, planted
 from unseen.shift import diagnose
-from unseen.shift._diagnose import COMPARE_ADVICE, GRADES, POINT_THRESHOLDS, SHARE_THRESHOLDS, grade_effect
+from unseen.shift._diagnose import COMPARE_ADVICE, GRADES
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -114,19 +114,6 @@ def test_the_account_states_p_value_effect_and_number_of_samples():
     assert "(p = 0.0025, n = 450)" in text
     assert max(map(len, text.splitlines())) <= 110
     assert repr(diagnosis) == "<Diagnosis: 3 domains, 3 classes; shift detected in P(Y); P(X)>"
-
-
-@pytest.mark.parametrize(
-    ("value", "thresholds", "name"),
-    [
-        (0, SHARE_THRESHOLDS, "negligible"),
-        (0.01, SHARE_THRESHOLDS, "small"),
-        (0.14, SHARE_THRESHOLDS, "large"),
-        (29.9, POINT_THRESHOLDS, "moderate"),
-    ],
-)
-def test_sizes_have_names(value, thresholds, name):
-    assert grade_effect(value, thresholds) == name
 
 
 def test_the_frame_holds_every_test():

@@ -313,16 +313,6 @@ def test_a_bad_option_is_refused_before_anything_is_read(tmp_path, options, erro
         load_table(tmp_path / "not there.csv", **options)
 
 
-def test_a_draw_loses_no_class_of_a_domain_however_rare(tmp_path):
-    file = tmp_path / "patients.csv"
-    file.write_text(
-        csv_of(hospital=["a", "b"] * 50, age=[i % 9 for i in range(100)], diagnosis=["x", "x", "y", "y"] + ["y"] * 96)
-    )
-    for limit in (2, 4):
-        table = load_table(file, max_per_domain=limit)
-        np.testing.assert_array_equal(table.samples.counts(), [[1, max(limit - 1, 2)]] * 2)
-
-
 def test_a_folder_cannot_be_scanned_as_one_file(tmp_path):
     with pytest.raises(TableError, match="it is a folder"):
         scan(tmp_path)

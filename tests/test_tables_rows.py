@@ -8,10 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import unseen
-from unseen import compare
-from unseen.datasets import load_digits_table
-from unseen.exceptions import DataWarning
 from unseen.tables import TableError, load_table
 
 N = 240
@@ -49,43 +45,6 @@ def test_every_row_knows_its_place_in_the_file(tmp_path, monkeypatch, ending, li
     np.testing.assert_array_equal(table.domain, FRAME["site"].to_numpy()[table.rows])
 
 
-def test_rows_are_counted_through_the_files_of_a_folder(tmp_path):
-    pieces = {"bonn": FRAME[:100], "leeds": FRAME[100:]}
-    for name, piece in pieces.items():
-        at(piece.drop("site"), "csv", tmp_path, name)
-    table = load_table(tmp_path, max_per_domain=30)
-    np.testing.assert_array_equal(table.X[:, 0], FRAME["x"].to_numpy()[table.rows])
-    assert (table.rows[table.domain == "leeds"] >= 100).all()
-
-
-def test_a_table_that_is_made_by_hand_has_all_its_rows():
-    np.testing.assert_array_equal(load_digits_table().rows, np.arange(1797))
-
-
-def test_the_digits_keep_their_places_when_they_are_thinned():
-    pytest.importorskip("typer", reason="the command needs its extra")
-    from unseen.cli._options import embedded_table
-
-    whole, few = load_digits_table(), embedded_table(max_per_domain=20, seed=3)
-    assert len(few.rows) == len(few.y) == 120
-    np.testing.assert_array_equal(few.X, whole.X[few.rows])
-
-
-def test_samples_are_numbered_from_one_as_in_messages(tmp_path):
-    whole = load_table(at(FRAME, "csv", tmp_path))
-    options = {"methods": ["CIDG", "logistic"], "repeats": 1, "quick": True, "max_per_domain": 20}
-    for found in (
-        compare(at(FRAME, "csv", tmp_path), **options),
-        compare(whole.X, whole.y, sample_domain=whole.domain, **options),
-    ):
-        shown = found.summary()["embedding"]
-        rows = np.array(shown["row"]) - 1
-        assert len(np.unique(rows)) == len(rows) > 40
-        assert rows.max() > 60
-        np.testing.assert_array_equal(np.array(shown["domains"])[shown["domain"]], whole.domain[rows])
-        np.testing.assert_array_equal(np.array(shown["classes"])[shown["class"]], whole.y[rows].astype(str))
-
-
 @settings(max_examples=15)
 @given(st.lists(st.booleans(), min_size=N, max_size=N), st.sampled_from([0, -7, "?", "unknown"]))
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -119,14 +78,6 @@ def test_how_many_are_unlabeled_is_said_and_what_is_left_of_no_domain(tmp_path):
     assert set(table.domain.tolist()) == {"s1", "s2"}
     again = load_table(at(marked({1}), "csv", tmp_path), unlabeled=" none ")
     assert "Left out 1 row of 240 with the label 'none'." in again.notices
-
-
-def test_arrays_have_unlabeled_rows_too(tmp_path):
-    frame = FRAME.with_columns(u=pl.col("x") ** 2, label=pl.when(pl.int_range(N) % 5 > 0).then("label").otherwise(0))
-    table = load_table(at(frame, "npz", tmp_path), unlabeled="0")
-    np.testing.assert_array_equal(table.rows, np.flatnonzero(np.arange(N) % 5 > 0))
-    np.testing.assert_array_equal(table.X[:, 0], frame["x"].to_numpy()[table.rows])
-    assert set(table.y.tolist()) == {1, 2}
 
 
 def test_a_missing_label_is_pointed_to_its_row_even_where_others_are_left_out(tmp_path):
@@ -192,19 +143,3 @@ def test_domains_with_few_rows_are_left_out_and_named(tmp_path, ending, limit):
         assert len(table.X) == N
         assert len(load_table(frame, min_domain_rows=3).X) == N + 6
         assert set(load_table(frame, min_domain_rows=80).domain.tolist()) == {"s0", "s1", "s2"}
-
-
-def test_every_function_leaves_out_domains_with_few_rows():
-    frame = with_small_domains().drop("level")
-    roles = {"label": "label", "domain": "site"}
-    with pytest.warns(DataWarning, match="Left out 2 domains of 5 with fewer than 4 rows"):
-        model = unseen.fit(frame, **roles, methods="logistic")
-    assert list(model.card["data"]["domains"]) == ["s0", "s1", "s2"]
-    found = compare(frame, **roles, methods=["1-NN"], repeats=1, quick=True)
-    assert [entry["name"] for entry in found.summary()["data"]["domains"]] == ["s0", "s1", "s2"]
-    with pytest.warns(DataWarning, match="Left out 2 domains of 5"):
-        diagnosis = unseen.diagnose(frame, **roles, n_permutations=19)
-    assert len(diagnosis.summary()["domains"]) == 3
-    result = unseen.validate(frame, **roles, methods="logistic", compare_with=[])
-    assert any("Left out 2 domains of 5" in notice for notice in result.to_dict()["notices"])
-    assert len(result.sites) == 3

@@ -1,13 +1,11 @@
 """Tables in files or in memory: reading, checks, and encoding as numbers."""
 
 from ._column_roles import MIN_DOMAIN_ROWS, Dates, TableOptions
-from ._errors import TableError, find_similar_column, format_count, format_unknown_column, translate_read_errors
 from ._files import (
     MAX_EXCEL_ROWS,
     TEXT_OPTIONS,
     are_part_names,
     get_file_ending,
-    has_columns,
     is_folder_or_pattern,
     is_path,
     is_table,
@@ -17,7 +15,6 @@ from ._files import (
     scan,
     write_excel,
 )
-from ._frames import as_frame
 from ._load import (
     SurveyedTable,
     Table,
@@ -40,7 +37,18 @@ from ._schema import (
     make_preprocessor,
 )
 from ._survey import check_name_lengths, choose_batch_size
-from ._values import as_text, is_readable, select_formulas
+from ._values import (
+    TableError,
+    as_frame,
+    as_text,
+    find_similar_column,
+    format_count,
+    format_unknown_column,
+    has_columns,
+    is_readable,
+    select_formulas,
+    translate_read_errors,
+)
 
 __all__ = [
     "Agreement",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 
 from ..utils.validation import format_list
 from ._column_roles import ColumnRoles, TableOptions, make_left_out_notices
-from ._errors import MAX_SHOWN, NO_LINE_ENDS, format_count
 from ._schema import Column
 from ._survey import MAX_LEVELS, MIN_UNIQUE_INTEGERS, ColumnStatistics, GroupCandidate, Survey, ValueEncoder
+from ._values import MAX_SHOWN, NO_LINE_ENDS, format_count
 
-CODE_NAME = re.compile(r"(^|[\s_.\-])(?i:id)$|[a-z](ID|Id)$")  # of integer columns that may hold codes
 MAX_MEASURED_CLASSES = 20  # a label with more distinct values that are not integers is a measurement
 MAX_LABEL_SHARE = 0.5  # of distinct labels among rows; more are identifiers
 MAX_WRONG_SHARE = 0.1  # a column with a smaller share of values that are not numbers was probably meant to be numeric
@@ -165,14 +163,10 @@ def _find_similar_names(names: Sequence[Any], role: str) -> list[str]:
         if isinstance(name, str):
             names_by_key.setdefault(" ".join(name.split()).casefold(), []).append(name)
     similar = [group for group in names_by_key.values() if len(group) > 1]
-    notices = [
-        f"{', '.join(map(repr, group[:-1]))} and {group[-1]!r} are different {role}. If they are the same, use one "
-        "spelling."
+    return [
+        f"{format_list(group)} are different {role}. If they are the same, use one spelling."
         for group in similar[:MAX_SHOWN]
     ]
-    if len(similar) > MAX_SHOWN:
-        notices.append(f"{len(similar) - MAX_SHOWN:,} more groups of {role} have similar names.")
-    return notices
 
 
 def _find_missing_names(encoder: ValueEncoder, role: str, survey: Survey, advice: str = "") -> list[str]:
@@ -196,7 +190,6 @@ def select_columns(
 
     Columns that do not become features are added to those that the roles leave out.
     """
-    is_requested = options.features is not None
     n_domains = len(survey.present_domains)
     group_columns = [candidate.name for candidate in candidates if candidate.has_groups(n_domains)]
     kept = []
@@ -228,8 +221,12 @@ def select_columns(
             else ""
         )
         problems.append(f"no columns are left to be features.{advice}")
-    if not is_requested:
-        notices += _make_identifier_notices(columns, candidates, kept)
+    unique = [columns.names[i] for i in kept if columns.is_numeric(i) and columns.has_unique_integers(i)]
+    if unique and options.features is None and columns.n_rows >= MIN_UNIQUE_INTEGERS:
+        notices.append(
+            f"These columns hold a different integer in every row, as identifiers do: {format_list(unique)}. They are "
+            "used as numbers. Drop them if they are identifiers."
+        )
     for position, feature in zip(kept, features, strict=True):
         if feature.kind == "date" and len(columns.date_formats[position]) > 1:
             notices.append(
@@ -257,30 +254,6 @@ def _find_reason(columns: ColumnStatistics, i: int, group_columns: Sequence[str]
     if columns.is_free_text(i):
         return "free text"
     return "too many levels" if columns.too_many_levels[i] else "identifier"
-
-
-def _make_identifier_notices(
-    columns: ColumnStatistics, candidates: Sequence[GroupCandidate], kept: Sequence[int]
-) -> list[str]:
-    """Make notices about numeric features that may be identifiers or codes."""
-    notices = []
-    numbers = [i for i in kept if columns.is_numeric(i)]
-    unique = [columns.names[i] for i in numbers if columns.has_unique_integers(i)]
-    if unique and columns.n_rows >= MIN_UNIQUE_INTEGERS:
-        notices.append(
-            f"These columns hold a different integer in every row, as identifiers do: {format_list(unique)}. They are "
-            "used as numbers. Drop them if they are identifiers."
-        )
-    names = {columns.names[i] for i in numbers} - set(unique)
-    for candidate in candidates:
-        if candidate.name in names and CODE_NAME.search(candidate.name.strip()):
-            n_codes = candidate.count_values()
-            if n_codes <= MAX_LEVELS:
-                notices.append(
-                    f"{candidate.name!r} is named like a code, and its {n_codes:,} distinct values are used as "
-                    "numbers. Declare it with the parameter categories if they are codes."
-                )
-    return notices
 
 
 def _make_column(columns: ColumnStatistics, i: int, options: TableOptions) -> Column:

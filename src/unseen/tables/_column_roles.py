@@ -12,9 +12,8 @@ import numpy as np
 
 from ..exceptions import ParameterError
 from ..utils.validation import format_list
-from ._errors import format_unknown_column
 from ._files import TableFile, are_part_names
-from ._values import is_category, is_readable
+from ._values import format_unknown_column, is_category, is_readable
 
 # Usual names of label and domain columns, in lower case, without an ending such as _id.
 USUAL_NAMES = {

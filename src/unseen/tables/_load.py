@@ -18,24 +18,29 @@ from ..utils.samples import Samples, allocate_rows, domain_row_limit
 from ..utils.validation import check_domains, check_label_length, encode_classes, format_list
 from ._checks import find_value_problems, make_name_notices, make_row_notices, select_columns
 from ._column_roles import MIN_DOMAIN_ROWS, Dates, TableOptions, assign_roles
-from ._errors import TableError, raise_table_error, translate_read_errors
 from ._files import (
     FrameFile,
     Source,
     TableFile,
     find_header_problems,
     get_data_name,
-    has_columns,
     is_folder_or_pattern,
     is_path,
     iter_file_batches,
     list_files,
     open_file,
 )
-from ._frames import as_frame, convert_column
 from ._schema import Column, Schema, check_feature_magnitudes, describe_columns
 from ._survey import Cell, Part, Survey, choose_batch_size, count_cells, sum_cells, survey_batches
-from ._values import parse_labels
+from ._values import (
+    TableError,
+    as_frame,
+    convert_column,
+    has_columns,
+    parse_labels,
+    raise_table_error,
+    translate_read_errors,
+)
 
 # Options that do not name columns, and so apply to arrays as well.
 ARRAY_OPTIONS = ("max_per_domain", "seed")

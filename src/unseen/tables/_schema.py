@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,18 +15,21 @@ from ..exceptions import ParameterError
 from ..linalg import check_squares
 from ..utils.validation import format_list
 from ._column_roles import parse_missing_values
-from ._errors import MAX_SHOWN, format_count, format_unknown_column, raise_table_error
 from ._values import (
     DATE_FORMATS,
     ISO_FORMAT,
+    MAX_SHOWN,
     as_levels,
     as_text,
+    format_count,
+    format_unknown_column,
     list_distinct,
     mark_missing,
     parse_booleans,
     parse_days,
     parse_numbers,
     parse_whole_numbers,
+    raise_table_error,
 )
 
 Kind = Literal["numeric", "categorical", "date"]
@@ -219,28 +222,28 @@ class Schema:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Schema:
         """Make a schema from the result of `to_dict`; raise TableError if it is not valid."""
-        columns = [
-            Column(
-                column["name"],
-                column["kind"],
-                tuple(column["levels"]),
-                column["date_format"],
-                column["missing"],
-                tuple(column["missing_values"]),
+        columns = []
+        problems = []
+        for entry in data["columns"]:
+            levels = tuple(entry["levels"])
+            column = Column(**{**entry, "levels": levels, "missing_values": tuple(entry["missing_values"])})
+            texts = (column.name, *levels, *column.missing_values)
+            is_valid = (
+                column.kind in get_args(Kind)
+                and column.date_format in DATE_FORMATS
+                and isinstance(column.missing, bool)
+                and all(isinstance(text, str) for text in texts)
+                and len(set(levels)) == len(levels)
             )
-            for column in data["columns"]
+            if not is_valid:
+                problems.append(f"column {column.name!r} has an invalid entry: {column}.")
+            columns.append(column)
+        schema = cls(**{**data, "columns": tuple(columns)})
+        problems += [
+            f"{role} must be a name or null; got {getattr(schema, role)!r}."
+            for role in ROLES
+            if not isinstance(getattr(schema, role), str | None)
         ]
-        problems = [problem for problem in map(_find_column_problem, columns) if problem is not None]
-        known_keys = {field.name for field in fields(Column)}
-        unknown = set(data) - {field.name for field in fields(cls)}
-        for column in data["columns"]:
-            unknown |= column.keys() - known_keys
-        if unknown:
-            problems.append(f"it has unknown keys: {', '.join(sorted(unknown))}.")
-        schema = cls(tuple(columns), data["label"], data["domain"], data["group"])
-        for role in ROLES:
-            if not isinstance(getattr(schema, role), str | None):
-                problems.append(f"{role} must be a name or null; got {getattr(schema, role)!r}.")
         name_counts = Counter(column.name for column in columns)
         problems += [f"column {name!r} occurs more than once." for name, count in name_counts.items() if count > 1]
         raise_table_error(problems, "The description of the columns")
@@ -263,28 +266,6 @@ def describe_columns(schema: Schema, left_out: Mapping[str, str]) -> list[dict[s
     for name, reason in left_out.items():
         uses.append({"column": name, "use": "left out", "levels": None, "why": reason})
     return uses
-
-
-def _find_column_problem(column: Column) -> str | None:
-    """Report the first problem of a column that was read from a file; None if it is valid."""
-    if not isinstance(column.name, str):
-        return f"the name of a column must be text; got {column.name!r}."
-    if column.kind not in get_args(Kind):
-        return f"the kind of column {column.name!r} must be {' or '.join(get_args(Kind))}; got {column.kind!r}."
-    if column.date_format not in DATE_FORMATS:
-        return (
-            f"the date_format of column {column.name!r} must be {' or '.join(DATE_FORMATS)}; got "
-            f"{column.date_format!r}."
-        )
-    if not isinstance(column.missing, bool):
-        return f"the entry 'missing' of column {column.name!r} must be true or false; got {column.missing!r}."
-    if not all(isinstance(value, str) for value in column.missing_values):
-        return f"the entry 'missing_values' of column {column.name!r} must hold text."
-    if not all(isinstance(level, str) for level in column.levels):
-        return f"the levels of column {column.name!r} must be text."
-    if len(set(column.levels)) < len(column.levels):
-        return f"column {column.name!r} has levels that occur more than once."
-    return None
 
 
 def encode_levels(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:

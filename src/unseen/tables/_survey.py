@@ -16,17 +16,19 @@ from numpy.typing import NDArray
 from ..linalg import Ints
 from ..utils.validation import MAX_LABEL_LENGTH
 from ._column_roles import ID_ENDING, ColumnRoles, TableOptions, is_group_name
-from ._errors import MAX_SHOWN, TableError, translate_read_errors
 from ._files import Source, TableFile, iter_file_batches
 from ._values import (
     DATE_FORMATS,
+    MAX_SHOWN,
     MISSING_MARKS,
+    TableError,
     as_levels,
     as_text,
     list_distinct,
     mark_missing,
     parse_days,
     parse_numbers,
+    translate_read_errors,
 )
 
 MAX_DISTINCT_NAMES = 1_000_000  # distinct labels, domains or groups kept in memory
@@ -330,16 +332,12 @@ class GroupCandidate:
         pairs = pl.DataFrame({"value": text.hash(), "domain": domains})
         self._batches.append(pairs.filter(text.is_not_null()))
 
-    def count_values(self) -> int:
-        """Count the distinct values."""
-        return pl.concat(self._batches)["value"].n_unique() if self._batches else 0
-
     def has_groups(self, n_domains: int) -> bool:
         """Whether values repeat within domains, as patient identifiers do if patients have several rows."""
-        n_values = self.count_values()
-        if not n_values:
+        if not self._batches:
             return False
         pairs = pl.concat(self._batches)
+        n_values = pairs["value"].n_unique()
         n_groups = pairs.n_unique()
         if not MIN_GROUPS_PER_DOMAIN * n_domains <= n_groups < pairs.height:
             return False

@@ -1,13 +1,24 @@
-"""Conversion of columns of any type to numbers, text or dates, with one definition of missing values."""
+"""Data in memory: frames of any library, values as numbers, text and dates, missing values, and errors of tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, timedelta
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+
+from ..utils.optional_imports import is_dask
+from ..utils.validation import format_list, is_missing
 
 # Text that stands for a missing value, regardless of case and surrounding spaces.
 MISSING_MARKS = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")
@@ -26,6 +37,241 @@ ISO_FORMAT = "yyyy-mm-dd"
 WHOLE_NUMBER = r"^\s*([+-]?\d+)\.0*\s*$"  # an integer written with a decimal point
 MIDNIGHT = r" 00:00:00(\.0+)?$"
 TICKS_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # by the time unit of a duration
+MAX_SHOWN = 8  # names, values or rows listed in a message
+NO_LINE_ENDS = "its header has no line ending that is recognized. Save it with line endings of Unix or Windows"
+REASONS = {  # by a phrase in the message of a reader
+    "(?i)utf-?8": "it is not UTF-8 text. Save it as UTF-8 (in a spreadsheet: 'CSV UTF-8')",
+    "not properly escaped": "a quotation mark is opened but never closed",
+    "field limit": "its header is too long; a quotation mark may be opened but never closed",
+    "more fields": "a row has more values than the header has names",
+    "new_columns": NO_LINE_ENDS,
+}
+
+
+class TableError(ValueError):
+    """A table that cannot be used.
+
+    Parameters
+    ----------
+    problems : iterable of str
+        The problems, one sentence each.
+    source : str, default="The table"
+        The file or table that has the problems.
+
+    Attributes
+    ----------
+    problems : list of str
+        The problems. The message has one line for each.
+
+    Examples
+    --------
+    >>> from unseen.tables import TableError
+    >>> print(TableError(["it has no column 'age'.", "it has one row."], source="new.csv"))
+    new.csv cannot be used:
+    - it has no column 'age'.
+    - it has one row.
+    """
+
+    def __init__(self, problems: Iterable[str], source: str = "The table") -> None:
+        self.problems = list(problems)
+        self.source = source
+        super().__init__(f"{source} cannot be used:\n" + "\n".join(f"- {problem}" for problem in self.problems))
+
+    def __reduce__(self) -> tuple[type[TableError], tuple[list[str], str]]:
+        # By default, exceptions are unpickled from their message, which here is built from the problems.
+        return type(self), (self.problems, self.source)
+
+
+def raise_table_error(problems: Sequence[str], source: str = "The table") -> None:
+    """Raise a TableError if there are problems."""
+    if problems:
+        raise TableError(problems, source)
+
+
+@contextmanager
+def translate_read_errors(path: Any, *, all_exceptions: bool = False) -> Iterator[None]:
+    """Turn exceptions of polars, or with `all_exceptions` those of any reader of files, into a TableError."""
+    kinds: tuple[type[BaseException], ...] = (pl.exceptions.PanicException, pl.exceptions.PolarsError)
+    if all_exceptions:
+        kinds = (*kinds, Exception)
+    try:
+        yield
+    except (ImportError, MemoryError, TableError):
+        raise
+    except kinds as error:
+        text = str(error).strip() or type(error).__name__
+        known_reasons = (reason for phrase, reason in REASONS.items() if re.search(phrase, text))
+        reason = next(known_reasons, text.splitlines()[0].rstrip(".:"))
+        raise TableError([f"it cannot be read: {reason}."], source=path.name) from error
+
+
+_reading_process: int | None = None  # which has read tables, itself or before it was forked
+
+
+def check_not_forked() -> None:
+    """Raise RuntimeError in a process that was forked after tables were read, where polars would wait forever."""
+    global _reading_process
+    if _reading_process is None:
+        _reading_process = os.getpid()
+    if _reading_process != os.getpid():
+        raise RuntimeError(
+            "Tables cannot be read in a process that was forked after tables were read, because the threads of polars "
+            "are not in it. Start processes with joblib, or with multiprocessing.get_context('spawn')."
+        )
+
+
+def format_count(number: int, noun: str) -> str:
+    """Format a number with its noun, in the plural if needed."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def format_unknown_column(
+    name: str, names: Iterable[str], subject: str = "it has no", *, candidates: Iterable[str] | None = None
+) -> str:
+    """Report that a column is not among the names, and suggest a similar one of the candidates, or of all names."""
+    names = list(names)
+    similar = find_similar_column(name, names if candidates is None else candidates)
+    hint = f"the columns are {format_list(names)}." if similar is None else f"did you mean {similar!r}?"
+    return f"{subject} column {name!r}: {hint}"
+
+
+def find_similar_column(name: str, candidates: Iterable[str]) -> str | None:
+    """Find the candidate most similar to a name, ignoring case; None if none is similar."""
+    by_lower = {other.lower(): other for other in candidates}
+    matches = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
+    return by_lower[matches[0]] if matches else None
+
+
+def find_repeated_names(names: Iterable[str]) -> list[str]:
+    """Report names that several columns have."""
+    repeated = sorted((name, count) for name, count in Counter(names).items() if count > 1)
+    return [f"{format_count(count, 'column')} are called {name!r}. Rename them." for name, count in repeated]
+
+
+# Types that polars can hold. Columns of lists and the like are not used; a notice reports them.
+POLARS_TYPES = (str, int, float, date, timedelta, Decimal, bytes, list, tuple, dict, np.generic, np.ndarray)
+
+
+def has_columns(data: Any) -> bool:
+    """Whether data in memory have named columns: a frame of any library, or data that `as_frame` converts."""
+    # The type is inspected and not the data, because the columns of a lazy frame would be computed.
+    if hasattr(type(data), "columns") or isinstance(data, Mapping) or is_pandas_series(data):
+        return True
+    return is_structured(data) or is_list_of_rows(data)
+
+
+def is_structured(data: Any) -> bool:
+    """Whether data are an array of records with named fields."""
+    return getattr(getattr(data, "dtype", None), "names", None) is not None
+
+
+def is_pandas_series(data: Any) -> bool:
+    """Whether data are a pandas Series: a column, or one row with the names of its columns."""
+    return hasattr(type(data), "to_frame") and hasattr(type(data), "index")
+
+
+def is_list_of_rows(data: Any) -> bool:
+    """Whether data are a list of mappings, one per row."""
+    return isinstance(data, (list, tuple)) and bool(data) and all(isinstance(row, Mapping) for row in data)
+
+
+def as_frame(data: Any, name: str) -> pl.DataFrame:
+    """Convert data with named columns to a polars frame, column by column, so that pyarrow is not needed.
+
+    Accepts frames of pandas, polars and Arrow, structured arrays, dicts of columns and lists of dicts. A dict of
+    scalars or a pandas Series is one row.
+    """
+    check_not_forked()
+    if isinstance(data, pl.LazyFrame):
+        return data.collect()
+    if isinstance(data, pl.DataFrame):
+        return data
+    if is_dask(data):
+        raise TypeError("A Dask dataframe cannot be read as a table. Pass the path of its files, or call compute().")
+    if not has_columns(data):
+        raise TypeError(
+            "A table must be a path, a DataFrame of pandas or polars, a dict of columns, a list of dicts or a "
+            f"structured array; got {type(data).__name__}."
+        )
+    with translate_read_errors(Path(name)):
+        columns = _list_columns(data, name)
+        if columns is None:  # an Arrow table, which polars converts
+            return pl.DataFrame(data)
+        raise_table_error(find_repeated_names(column for column, _ in columns), name)
+        series = [convert_column(column, values) for column, values in columns]
+        lengths = {len(column) for column in series}
+        if len(lengths) > 1:
+            raise TableError(
+                [f"its columns differ in length: they have {format_list(sorted(lengths))} values."], source=name
+            )
+        return pl.DataFrame(series)
+
+
+def _list_columns(data: Any, name: str) -> list[tuple[str, Any]] | None:
+    """List the columns of data with their names; None for data that only polars can read."""
+    if is_structured(data):
+        return [(column, np.atleast_1d(data[column])) for column in data.dtype.names]
+    if isinstance(data, Mapping):
+        is_scalar = [isinstance(value, (str, bytes)) or np.ndim(value) == 0 for value in data.values()]
+        if any(is_scalar) and not all(is_scalar):
+            raise TableError(["a dict must hold either columns or the values of one row, not both."], source=name)
+        return [(str(column), [values] if any(is_scalar) else values) for column, values in data.items()]
+    if is_list_of_rows(data):  # a value that a row does not have is missing
+        names = dict.fromkeys(column for row in data for column in row)
+        return [(str(column), [row.get(column) for row in data]) for column in names]
+    if is_pandas_series(data):
+        return [(str(column), [value]) for column, value in data.items()]
+    return [(str(column), values) for column, values in data.items()] if hasattr(data, "items") else None
+
+
+def convert_column(name: str, values: Any) -> pl.Series:
+    """Convert a column of values in any container."""
+    if isinstance(values, pl.Series):
+        return values.alias(name)
+    if is_pandas_series(values):
+        return _convert_pandas_column(name, values)
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biufmM":
+        return pl.Series(name, _convert_time_unit(values), strict=False)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return pl.Series(name, _unify_types([None if is_missing(value) else value for value in plain]), strict=False)
+
+
+def _convert_pandas_column(name: str, column: Any) -> pl.Series:
+    """Convert a pandas column; a categorical column remains categorical, whatever the type of its categories."""
+    if not hasattr(column, "cat"):
+        return pl.Series(name, _get_pandas_values(column), strict=False)
+    levels = as_text(pl.Series(_unify_types(column.cat.categories.tolist()), strict=False))
+    codes = pl.Series(name, column.cat.codes.to_numpy(), dtype=pl.Int64)
+    return levels.gather(codes.set(codes < 0, None)).cast(pl.Categorical).alias(name)
+
+
+def _get_pandas_values(column: Any) -> Any:
+    """Return the values of a pandas column, with None for any of the missing values that pandas has."""
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind in "biufmM":
+        return _convert_time_unit(column.to_numpy())
+    return _unify_types(column.astype(object).where(column.notna(), None).tolist())
+
+
+def _convert_time_unit(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Convert dates and durations to a time unit that polars supports; numbers are not changed."""
+    if values.dtype.kind not in "mM":
+        return values
+    unit = np.datetime_data(values.dtype)[0]
+    return values.astype(f"{values.dtype.kind}8[{unit if unit in ('ms', 'us', 'ns') else 'ms'}]")
+
+
+def _unify_types(values: list[Any]) -> list[Any]:
+    """Convert values of any types to values of one type that polars supports."""
+    types = {type(value) for value in values if value is not None}
+    if types == {int, float}:
+        return [value if value is None else float(value) for value in values]
+    # Other types, such as intervals, become text, as in a text file.
+    if len(types) > 1 or not all(issubclass(kind, POLARS_TYPES) for kind in types):
+        return [value if value is None else str(value) for value in values]
+    return values
 
 
 def is_text(dtype: Any) -> bool:
