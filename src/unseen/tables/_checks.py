@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from ..utils.validation import format_list
 from ._column_roles import ColumnRoles, TableOptions, make_left_out_notices
 from ._schema import Column
-from ._survey import MAX_LEVELS, MIN_UNIQUE_INTEGERS, ColumnStatistics, GroupCandidate, Survey, ValueEncoder
+from ._survey import (
+    MAX_LEVELS,
+    MIN_UNIQUE_INTEGERS,
+    ColumnStatistics,
+    GroupCandidate,
+    Survey,
+    ValueEncoder,
+    is_missing_mark,
+)
 from ._values import MAX_SHOWN, NO_LINE_ENDS, format_count
 
 MAX_MEASURED_CLASSES = 20  # a label with more distinct values that are not integers is a measurement
@@ -37,20 +45,20 @@ def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey
     problems = [f"these files have a header but no rows: {format_list(empty)}."] if empty else []
     if roles.label is not None and roles.label == roles.domain:
         return problems  # The roles report this problem; all others would follow from it.
-    unlabeled_problems = _find_unlabeled_problems(survey)
+    unlabeled_problems = _find_unlabeled_problems(survey, options)
     if unlabeled_problems:
         return problems + unlabeled_problems
     classes = np.unique(labels)
     domains = np.array(survey.domain.names, dtype=str)
     if roles.label is not None:
-        used_codes = sorted({label for _, label in survey.cells if label})
-        problems += _find_label_problems(labels[np.array(used_codes, dtype=int) - 1], survey)
+        used_codes = np.unique(survey.collect("labels")[survey.collect("is_used")])
+        problems += _find_label_problems(labels[used_codes[used_codes > 0] - 1], survey)
     if len(classes) * len(domains) > MAX_CELLS:
         return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to count."]
-    problems += _find_missing_names(survey.group, "group", survey)
+    problems += _find_missing_names(survey, "group")
     if roles.domain is None and not roles.files_are_domains:
         return problems
-    problems += _find_missing_names(survey.domain, "domain", survey)
+    problems += _find_missing_names(survey, "domain")
     present = survey.present_domains
     if len(present) < 2 and survey.rows:
         source = "the folder" if roles.domain is None else f"the domain column {roles.domain!r}"
@@ -82,8 +90,8 @@ def _find_label_problems(labels: NDArray[Any], survey: Survey) -> list[str]:
     name = survey.label.column
     distinct = list(dict.fromkeys(labels.tolist()))
     advice = " Or set the parameter unlabeled to NA to leave these rows out."
-    problems = _find_missing_names(survey.label, "label", survey, advice)
-    rows = survey.rows - survey.unlabeled - survey.label.n_missing
+    problems = _find_missing_names(survey, "label", advice)
+    rows = survey.rows - survey.unlabeled - len(survey.find_missing("label"))
     is_measured = labels.dtype.kind == "U" and not pl.Series(distinct).cast(pl.Float64, strict=False).null_count()
     max_classes = MAX_MEASURED_CLASSES if is_measured else max(MAX_MEASURED_CLASSES, MAX_LABEL_SHARE * rows)
     if len(distinct) > max_classes:
@@ -97,12 +105,12 @@ def _find_label_problems(labels: NDArray[Any], survey: Survey) -> list[str]:
     return problems
 
 
-def _find_unlabeled_problems(survey: Survey) -> list[str]:
+def _find_unlabeled_problems(survey: Survey, options: TableOptions) -> list[str]:
     """Check that the value of unlabeled rows occurs, but not in all rows."""
-    value = survey.label.ignored
+    value = options.unlabeled
     if value is None or survey.label.column is None:
         return []
-    if not survey.unlabeled and not survey.label.ignores_missing:
+    if not survey.unlabeled and not is_missing_mark(value):
         labels = format_list(sorted(survey.label.names))
         return [f"no row has the label {value!r} of unlabeled rows (the parameter unlabeled); the labels are {labels}."]
     if survey.unlabeled == survey.rows:
@@ -131,7 +139,7 @@ def make_row_notices(survey: Survey, options: TableOptions) -> list[str]:
         return notices
     present = {*survey.present_domains, *survey.small_domains}
     empty = [name for name in survey.domain.names if name not in present]
-    description = "without a label" if survey.label.ignores_missing else f"with the label {survey.label.ignored!r}"
+    description = "without a label" if is_missing_mark(options.unlabeled) else f"with the label {options.unlabeled!r}"
     consequence = f", so that no rows remain of {format_list(empty)}" if empty else ""
     notices.append(f"Left out {format_count(survey.unlabeled, 'row')} of {survey.rows:,} {description}{consequence}.")
     return notices
@@ -169,13 +177,14 @@ def _find_similar_names(names: Sequence[Any], role: str) -> list[str]:
     ]
 
 
-def _find_missing_names(encoder: ValueEncoder, role: str, survey: Survey, advice: str = "") -> list[str]:
-    if not encoder.n_missing:
+def _find_missing_names(survey: Survey, role: str, advice: str = "") -> list[str]:
+    encoder: ValueEncoder = getattr(survey, role)
+    missing = survey.find_missing(role)
+    if encoder.column is None or not len(missing):
         return []
     return [
-        f"the {role} column {encoder.column!r} is missing in {format_count(encoder.n_missing, 'row')}: "
-        f"{survey.format_rows(encoder.first_missing, encoder.n_missing)}. Fill in the values, or leave out the "
-        f"rows.{advice}"
+        f"the {role} column {encoder.column!r} is missing in {format_count(len(missing), 'row')}: "
+        f"{survey.format_rows(missing.tolist(), len(missing))}. Fill in the values, or leave out the rows.{advice}"
     ]
 
 

@@ -82,6 +82,8 @@ class TableOptions:
         for role in ("label", "domain", "group"):
             if not isinstance(getattr(self, role), str | None):
                 raise TypeError(f"{role} must be the name of a column; got {getattr(self, role)!r}.")
+        if self.unlabeled is not None:
+            object.__setattr__(self, "unlabeled", str(self.unlabeled).strip())
         object.__setattr__(self, "features", _check_column_names(self.features, "features"))
         object.__setattr__(self, "drop", _check_column_names(self.drop, "drop") or ())
         object.__setattr__(self, "categories", _check_column_names(self.categories, "categories") or ())

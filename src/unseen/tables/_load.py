@@ -31,7 +31,7 @@ from ._files import (
     open_file,
 )
 from ._schema import Column, Schema, check_feature_magnitudes, describe_columns
-from ._survey import Cell, Part, Survey, choose_batch_size, count_cells, sum_cells, survey_batches
+from ._survey import Part, Survey, choose_batch_size, survey_batches
 from ._values import (
     TableError,
     as_frame,
@@ -51,8 +51,7 @@ MAX_MATRIX_SHARE = 0.25  # of the available memory, for the matrix of all rows, 
 class SurveyedTable:
     """The result of the first pass over a table, and which of its rows are selected.
 
-    Its size does not depend on the number of rows, except for the selected rows, if there is a selection. It is small
-    enough to be sent to workers, each of which reads the `pieces` of a part.
+    It holds some bytes for each row. Workers that read the `pieces` of a part receive it without the other parts.
     """
 
     name: str
@@ -61,8 +60,10 @@ class SurveyedTable:
     survey: Survey
     labels: NDArray[Any]  # the label of code i + 1 at index i
     left_out: dict[str, str]  # columns that are not used, with the reason
-    # The selected rows of each cell, sorted; rows of a cell are counted from 0 through all files. None for all rows.
-    selected: dict[Cell, Ints] | None = None
+    is_subsample: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "survey": replace(self.survey, parts=[])}
 
     @property
     def parts(self) -> list[Part]:
@@ -77,10 +78,7 @@ class SurveyedTable:
     @property
     def counts(self) -> Ints:
         """The number of selected rows of each domain with each label, in the order of their codes."""
-        cells: Mapping[Cell, int] = self.survey.cells
-        if self.selected is not None:
-            cells = {cell: len(rows) for cell, rows in self.selected.items()}
-        return sum_cells(cells, len(self.domains), np.arange(len(self.labels)))
+        return self.survey.counts(np.arange(len(self.labels)))
 
     @property
     def rows(self) -> int:
@@ -109,86 +107,49 @@ class SurveyedTable:
         """Select a number of rows of each domain and label."""
         rng = np.random.default_rng(seed)
         counts = self.counts
-        selected = {}
-        for domain, label in self.survey.cells:
-            n_rows = counts[domain - 1, label - 1]
-            size = n_selected[domain - 1, label - 1]
-            rows = np.sort(rng.choice(n_rows, size, replace=False)) if size < n_rows else np.arange(n_rows)
-            selected[domain, label] = rows if self.selected is None else self.selected[domain, label][rows]
-        return replace(self, selected=selected)
+        is_used = self.survey.collect("is_used")
+        cells = self.survey.collect("domains") * (len(self.labels) + 1) + self.survey.collect("labels")
+        for domain, label in np.argwhere(n_selected < counts):
+            rows = np.flatnonzero(is_used & (cells == (domain + 1) * (len(self.labels) + 1) + label + 1))
+            is_used[rows] = False
+            is_used[rng.choice(rows, n_selected[domain, label], replace=False)] = True
+        return replace(self, survey=self.survey.select(is_used), is_subsample=True)
 
     def pieces(self, part: Part) -> Iterator[Samples]:
         """Read the selected rows of a part, in order, in batches."""
-        return (piece for piece, *_ in self._iter_pieces(part))
-
-    def _iter_pieces(self, part: Part) -> Iterator[tuple[Samples, Ints, Ints]]:
-        """Iterate over batches of a part, with the row indices, counted through all files, and the codes of groups."""
-        survey = self.survey
-        cells_before = dict(part.cells_before)
-        start = part.start
-        all_domains = self.domains
-        classes = np.unique(self.labels[[label - 1 for _, label in survey.cells]])
-        used_domains = np.unique([domain for domain, _ in survey.cells])
-        role_columns = [encoder.column for encoder in (survey.label, survey.domain, survey.group)]
-        names = list(dict.fromkeys([*self.schema.feature_names, *(name for name in role_columns if name is not None)]))
-        for frame in iter_file_batches(part.path, names, choose_batch_size(len(names)), part.first, part.rows):
+        names = self.schema.feature_names
+        domains = self.domains
+        classes = np.unique(self.labels)
+        groups = np.array(self.survey.group.names, dtype=str)
+        n_read = 0
+        for frame in iter_file_batches(part.path, names, choose_batch_size(len(names)), part.first, len(part.labels)):
+            rows = n_read + np.flatnonzero(part.is_used[n_read : n_read + frame.height])
             with translate_read_errors(part.path):
-                labeled, kept = survey.label.drop_ignored(frame)
-                rows = start + kept
-                start += frame.height
-                labels = survey.label.encode(labeled)
-                domains = survey.domain.encode(labeled, part.domain)
-                if self.selected is None:
-                    is_selected = np.isin(domains, used_domains)
-                else:
-                    is_selected = self._find_selected(domains, labels, cells_before)
-                chosen = labeled.filter(is_selected)
-                if not chosen.height:
-                    continue
-                piece = Samples(
-                    self.schema.encode(chosen),
-                    self.labels[labels[is_selected] - 1],
-                    all_domains[domains[is_selected] - 1],
-                    classes,
-                )
-            yield piece, rows[is_selected], survey.group.encode(chosen)
-
-    def _find_selected(self, domains: Ints, labels: Ints, cells_before: dict[Cell, int]) -> NDArray[np.bool_]:
-        """Mark the selected rows; `cells_before` holds the number of preceding rows of each cell, and is updated."""
-        is_selected = np.zeros(len(domains), dtype=bool)
-        for cell, count in count_cells(domains, labels):
-            first = cells_before.get(cell, 0)
-            cell_rows = (self.selected or {}).get(cell, np.empty(0, dtype=np.intp))
-            batch_rows = (
-                cell_rows[np.searchsorted(cell_rows, first) : np.searchsorted(cell_rows, first + count)] - first
+                X = self.schema.encode(frame[(rows - n_read).tolist()])
+            n_read += frame.height
+            if len(rows):
+                group = groups[part.groups[rows] - 1] if len(groups) else None
+                y = self.labels[part.labels[rows] - 1]
+                yield Samples(X, y, domains[part.domains[rows] - 1], classes, group=group)
+        if n_read != len(part.labels):
+            raise TableError(
+                [f"it has changed: it had {len(part.labels):,} rows, and now has {n_read:,}. Read it again."],
+                source=part.path.name,
             )
-            if len(batch_rows):
-                is_selected[np.flatnonzero((domains == cell[0]) & (labels == cell[1]))[batch_rows]] = True
-            cells_before[cell] = first + count
-        return is_selected
 
-    def read(self) -> tuple[Samples, Ints, NDArray[np.str_] | None]:
-        """Read all selected rows, with their indices, counted through all files, and their groups, if there are any."""
-        n_rows = self.rows
-        X = np.empty((n_rows, len(self.schema.columns)))  # filled batch by batch, so that it is in memory once
-        labels, domains, rows, groups = [], [], [], []
+    def read(self) -> Samples:
+        """Read all selected rows."""
+        X = np.empty((self.rows, len(self.schema.columns)))  # filled batch by batch, so that it is in memory once
+        pieces: list[Samples] = []
         n_filled = 0
         for part in self.parts:
-            for piece, piece_rows, group_codes in self._iter_pieces(part):
-                X[n_filled : n_filled + len(piece)] = piece.X[: n_rows - n_filled]
+            for piece in self.pieces(part):
+                X[n_filled : n_filled + len(piece)] = piece.X
                 n_filled += len(piece)
-                labels.append(piece.y)
-                domains.append(piece.domain)
-                rows.append(piece_rows)
-                groups.append(group_codes)
-        if n_filled != n_rows:
-            raise TableError(
-                [f"it has changed: it had {n_rows:,} rows, and now has {n_filled:,}. Read it again."], source=self.name
-            )
-        samples = Samples(X, np.concatenate(labels), np.concatenate(domains))
-        if self.survey.group.column is None:
-            return samples, np.concatenate(rows), None
-        return samples, np.concatenate(rows), np.array(self.survey.group.names, dtype=str)[np.concatenate(groups) - 1]
+                pieces.append(replace(piece, X=None))
+        group = np.concatenate([piece.group for piece in pieces]) if self.survey.group.column is not None else None
+        y = np.concatenate([piece.y for piece in pieces])
+        return Samples(X, y, np.concatenate([piece.domain for piece in pieces]), group=group)
 
 
 def _sum_by_name(names: NDArray[Any], rows: Ints) -> dict[Any, int]:
@@ -412,7 +373,7 @@ def survey_files(
         prefix = f"{error.source}: " if several and error.source in {file.name for _, file in files} else ""
         read_problems = [prefix + problem for problem in error.problems]
         raise TableError([*problems, *roles.problems, *read_problems], source=name) from error
-    survey.leave_out_small_domains(options.min_domain_rows)
+    survey = survey.leave_out_small_domains(options.min_domain_rows)
     columns, column_notices, column_problems = select_columns(survey, statistics, candidates, roles, options)
     labels = parse_labels(survey.label.names)
     problems += roles.problems + column_problems + find_value_problems(labels, roles, survey, options)
@@ -430,7 +391,7 @@ def read_survey(table: SurveyedTable, seed: int = 0) -> Table:
     """Read a surveyed table; unless rows are selected already, read at most as many as fit into memory."""
     available = available_bytes()
     row_bytes = 8 * len(table.schema.columns)
-    if table.selected is None and available is not None and table.rows * row_bytes > MAX_MATRIX_SHARE * available:
+    if not table.is_subsample and available is not None and table.rows * row_bytes > MAX_MATRIX_SHARE * available:
         limit = domain_row_limit(
             list(table.count_domain_rows().values()), int(MAX_MATRIX_SHARE * available / row_bytes)
         )
@@ -439,7 +400,7 @@ def read_survey(table: SurveyedTable, seed: int = 0) -> Table:
             "is available. Set the parameter max_per_domain to choose how many rows to use."
         )
         table = replace(table, notices=[*table.notices, text]).subsample_domains(max(limit, 2), seed)
-    samples, rows, group = table.read()
+    samples = table.read()
     check_feature_magnitudes(samples.X, table.schema)
     return Table(
         samples.X,
@@ -448,8 +409,8 @@ def read_survey(table: SurveyedTable, seed: int = 0) -> Table:
         table.schema,
         table.notices,
         table.name,
-        rows=rows,
-        group=group,
+        rows=np.flatnonzero(table.survey.collect("is_used")),
+        group=samples.group,
         left_out=table.left_out,
     )
 

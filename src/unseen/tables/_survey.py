@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,8 @@ MIN_GROUPS_PER_DOMAIN = 5  # with fewer, rows of a domain cannot be assumed to c
 MAX_DOMAINS_PER_GROUP = 1.1  # on average
 MAX_CODES = 50
 MAX_ROWS_PER_GROUP = 20  # on average
+Codes = NDArray[np.int32]
+ROW_FIELDS = ("labels", "domains", "groups", "is_used")  # of a part, with an entry for each row
 ID_NAME = re.compile(rf"^(?i:index|idx|key|row|)$|{ID_ENDING.pattern}")
 
 
@@ -65,49 +66,26 @@ def check_name_lengths(text: pl.Series, column: str) -> None:
 class ValueEncoder:
     """Encodes the distinct values of a column as integers from 1 on, in order of appearance; 0 is a missing value.
 
-    Rows whose value is `ignored` are left out; a mark of missing values such as NA stands for all missing values.
-    Without a column, all rows have the same code.
+    Without a column, all rows of a file have the same value.
     """
 
-    def __init__(self, column: str | None, ignored: str | None = None) -> None:
+    def __init__(self, column: str | None) -> None:
         self.column = column
-        self.ignored = None if ignored is None else ignored.strip()
         self.code_of_name: dict[str, int] = {}
-        self.n_missing = 0
-        self.first_missing: list[int] = []  # the first rows with a missing value
 
     @property
     def names(self) -> list[str]:
         """The distinct values as text, in the order of their codes."""
         return list(self.code_of_name)
 
-    @property
-    def ignores_missing(self) -> bool:
-        """Whether rows with a missing value are left out."""
-        return self.ignored is not None and self.ignored.lower() in MISSING_MARKS
-
-    def add_names(self, names: Sequence[str]) -> None:
-        """Assign codes to values that have none yet."""
-        for name in names:
+    def encode(self, frame: pl.DataFrame, file_value: str | None = None) -> Codes:
+        """Encode the values of new rows; `file_value` is their value without a column, None if it is missing."""
+        text = pl.repeat(file_value, frame.height, dtype=pl.String, eager=True)
+        if self.column is not None:
+            text = as_text(frame[self.column])
+            check_name_lengths(text, self.column)
+        for name in list_distinct(text):
             self.code_of_name.setdefault(name, len(self.code_of_name) + 1)
-
-    def drop_ignored(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Ints]:
-        """Return the rows of a frame that are not ignored, and their indices."""
-        if self.ignored is None or self.column is None:
-            return frame, np.arange(frame.height)
-        text = as_text(frame[self.column])
-        is_ignored = text.is_null()
-        if not self.ignores_missing:
-            is_ignored = (text.str.strip_chars() == self.ignored).fill_null(False)
-        return frame.filter(~is_ignored), np.flatnonzero(~is_ignored.to_numpy())
-
-    def fit(self, frame: pl.DataFrame) -> None:
-        """Assign codes to the values of new rows."""
-        if self.column is None:
-            return
-        text = as_text(frame[self.column])
-        check_name_lengths(text, self.column)
-        self.add_names(list_distinct(text))
         if len(self.code_of_name) > MAX_DISTINCT_NAMES:
             raise TableError(
                 [
@@ -115,28 +93,8 @@ class ValueEncoder:
                     "for labels, domains or groups. Choose another column."
                 ]
             )
-
-    def count_missing(self, codes: Ints, rows: Ints) -> None:
-        """Count missing values among the codes of rows with the given indices."""
-        missing = rows[codes == 0] if self.column is not None else rows[:0]
-        self.first_missing += missing[: MAX_SHOWN - len(self.first_missing)].tolist()
-        self.n_missing += len(missing)
-
-    def encode(self, frame: pl.DataFrame, default: int = 0) -> Ints:
-        """Encode values that `fit` has seen before; `default` is the code without a column."""
-        if self.column is None:
-            return np.full(frame.height, default)
-        text = as_text(frame[self.column])
         names = text.drop_nulls().unique().sort().to_list()
-        new_names = [name for name in names if name not in self.code_of_name]
-        if new_names:
-            raise TableError(
-                [
-                    f"the column {self.column!r} holds {new_names[0]!r}, which it did not in the first pass: the "
-                    "file has changed. Read it again."
-                ]
-            )
-        codes = np.array([0, *(self.code_of_name[name] for name in names)], dtype=np.intp)
+        codes = np.array([0, *(self.code_of_name[name] for name in names)], dtype=np.int32)
         return codes[text.rank("dense").fill_null(0).to_numpy()]
 
 
@@ -259,50 +217,66 @@ class ColumnStatistics:
                 levels.clear()
 
 
-Cell = tuple[int, int]  # the codes of a domain and of a label
-
-
-@dataclass
+@dataclass(frozen=True)
 class Part:
-    """Consecutive rows of one file, which are read together."""
+    """Consecutive rows of one file, which are read together, and the codes of their labels, domains and groups."""
 
     path: Source
-    domain: int  # the code of the domain if the file is a domain; 0 if a column holds the domains
     first: int  # the first row, counted in the file
     start: int  # the first row, counted through all files
-    cells_before: dict[Cell, int]  # rows of each cell in the preceding parts
-    rows: int = 0
+    labels: Codes
+    domains: Codes
+    groups: Codes
+    is_used: NDArray[np.bool_]  # which rows are not left out
 
 
-@dataclass
+@dataclass(frozen=True)
 class Survey:
-    """Result of the first pass: the rows of the files, their distinct labels, domains and groups, and their cells."""
+    """Result of the first pass: the rows of the files, and their distinct labels, domains and groups."""
 
     label: ValueEncoder
     domain: ValueEncoder
     group: ValueEncoder
-    cells: Counter[Cell] = field(default_factory=Counter)
-    parts: list[Part] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-    starts: list[int] = field(default_factory=list)  # the first row of each file
-    rows: int = 0
+    parts: list[Part]
+    files: list[str]
+    starts: list[int]  # the first row of each file
     unlabeled: int = 0  # rows that are left out because they have no label
-    small_domains: list[str] = field(default_factory=list)  # which are left out
+    small_domains: tuple[str, ...] = ()  # which are left out
+
+    def collect(self, name: str) -> NDArray[Any]:
+        """Collect an attribute of all parts, such as "labels", by row."""
+        return np.concatenate([getattr(part, name) for part in self.parts] or [np.empty(0, dtype=np.int32)])
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, those that are left out included."""
+        return sum(len(part.labels) for part in self.parts)
 
     @property
     def present_domains(self) -> list[str]:
         """The domains that have rows."""
-        codes = {domain for domain, _ in self.cells}
+        codes = set(self.collect("domains")[self.collect("is_used")].tolist())
         return [name for name, code in self.domain.code_of_name.items() if code in codes]
 
-    def leave_out_small_domains(self, min_rows: int) -> None:
+    def select(self, is_used: NDArray[np.bool_]) -> Survey:
+        """Select rows, by a mark for each row of the files."""
+        marks = [is_used[part.start : part.start + len(part.labels)] for part in self.parts]
+        parts = [replace(part, is_used=own) for part, own in zip(self.parts, marks, strict=True)]
+        return replace(self, parts=parts)
+
+    def leave_out_small_domains(self, min_rows: int) -> Survey:
         """Leave out the domains with fewer rows."""
-        sizes: Counter[int] = Counter()
-        for (domain, _), rows in self.cells.items():
-            sizes[domain] += rows
-        names = self.domain.names
-        self.small_domains = [names[domain - 1] for domain, rows in sizes.items() if domain and rows < min_rows]
-        self.cells = Counter({cell: rows for cell, rows in self.cells.items() if sizes[cell[0]] >= min_rows})
+        domains = self.collect("domains")
+        is_used = self.collect("is_used")
+        sizes = np.bincount(domains[is_used], minlength=len(self.domain.names) + 1)
+        is_small = (sizes > 0) & (sizes < min_rows)
+        is_small[0] = False  # missing domains, which are a problem
+        names = tuple(self.domain.names[code - 1] for code in np.flatnonzero(is_small))
+        return replace(self.select(is_used & ~is_small[domains]), small_domains=names)
+
+    def find_missing(self, role: str) -> Ints:
+        """Find the rows without a label, domain or group, unless they are left out."""
+        return np.flatnonzero((self.collect(f"{role}s") == 0) & self.collect("is_used"))
 
     def format_rows(self, rows: Sequence[int], total: int) -> str:
         """Format the first of some rows as users count them: from 1, below the header, in each file."""
@@ -316,7 +290,13 @@ class Survey:
 
     def counts(self, classes: NDArray[Any]) -> Ints:
         """Count the rows of each domain and class, given the class of each distinct label."""
-        return sum_cells(self.cells, len(self.domain.code_of_name), np.unique(classes, return_inverse=True)[1])
+        labels = self.collect("labels")
+        domains = self.collect("domains")
+        is_counted = self.collect("is_used") & (labels > 0) & (domains > 0)
+        codes = np.unique(classes, return_inverse=True)[1]
+        table = np.zeros((len(self.domain.names), codes.max(initial=-1) + 1), dtype=np.intp)
+        np.add.at(table, (domains[is_counted] - 1, codes[labels[is_counted] - 1]), 1)
+        return table
 
 
 class GroupCandidate:
@@ -350,37 +330,71 @@ def survey_batches(
     tables: Sequence[TableFile], roles: ColumnRoles, options: TableOptions
 ) -> tuple[Survey, ColumnStatistics, list[GroupCandidate]]:
     """Read all files once, and columns that are not numeric a second time, for their levels."""
-    unlabeled = None if options.unlabeled is None else str(options.unlabeled)
-    survey = Survey(ValueEncoder(roles.label, unlabeled), ValueEncoder(roles.domain), ValueEncoder(roles.group))
+    survey = Survey(ValueEncoder(roles.label), ValueEncoder(roles.domain), ValueEncoder(roles.group), [], [], [])
     statistics = ColumnStatistics(roles.features, roles.categories)
     candidates = [GroupCandidate(name) for name in roles.maybe_groups]
     role_columns = [name for name in (roles.label, roles.domain, roles.group) if name is not None]
     columns = list(dict.fromkeys([*roles.features, *role_columns, *roles.maybe_groups]))
+    start = 0
     for table in tables:
         survey.files.append(table.path.name)
-        survey.starts.append(survey.rows)
-        file_domain = 0
-        if roles.files_are_domains:
-            survey.domain.add_names([table.name])
-            file_domain = survey.domain.code_of_name[table.name]
-        part = None
+        survey.starts.append(start)
+        file_domain = table.name if roles.files_are_domains else None
+        batches: list[Part] = []
         for frame in _iter_frames(table, columns, options):
-            if part is None or (part.rows >= MIN_PART_ROWS and table.path.suffix.lower() == ".parquet"):
-                first = survey.rows - survey.starts[-1]
-                part = Part(table.path.absolute(), file_domain, first, survey.rows, dict(survey.cells))
-                survey.parts.append(part)
-            part.rows += frame.height
             with translate_read_errors(table.path):
-                _add_rows(survey, statistics, candidates, frame, file_domain)
-    survey.parts = [part for part in survey.parts if part.rows]
+                is_used = find_labeled(frame, roles.label, options)
+                domains = survey.domain.encode(frame, file_domain)
+                labels = np.zeros(frame.height, dtype=np.int32)
+                labels[is_used] = survey.label.encode(frame.filter(is_used))
+                groups = survey.group.encode(frame)
+                first = start - survey.starts[-1]
+                part = Part(table.path.absolute(), first, start, labels, domains, groups, is_used)
+                rows = np.flatnonzero(is_used)
+                if len(rows):
+                    labeled = frame.filter(is_used)
+                    if statistics.names:
+                        statistics.update(labeled, start + rows, first + rows)
+                    for candidate in candidates if start < MAX_IDENTIFIER_ROWS else ():
+                        candidate.update(labeled, domains[is_used])
+            if sum(len(batch.labels) for batch in batches) >= MIN_PART_ROWS and table.path.suffix.lower() == ".parquet":
+                survey.parts.append(_merge_parts(batches))
+                batches = []
+            batches.append(part)
+            start += frame.height
+        if batches:
+            survey.parts.append(_merge_parts(batches))
     with_levels = [name for position, name in enumerate(statistics.names) if not statistics.is_numeric(position)]
     if with_levels:
-        label_columns = [roles.label] if roles.label is not None and unlabeled is not None else []
+        columns = list(dict.fromkeys([*with_levels, roles.label or with_levels[0]]))
         for table in tables:
-            for frame in _iter_frames(table, [*with_levels, *label_columns], options):
+            for frame in _iter_frames(table, columns, options):
                 with translate_read_errors(table.path):
-                    statistics.update_levels(survey.label.drop_ignored(frame)[0])
-    return survey, statistics, candidates
+                    statistics.update_levels(frame.filter(find_labeled(frame, roles.label, options)))
+    parts = [part for part in survey.parts if len(part.labels)]
+    unlabeled = sum(int((~part.is_used).sum()) for part in parts)
+    return replace(survey, parts=parts, unlabeled=unlabeled), statistics, candidates
+
+
+def _merge_parts(batches: Sequence[Part]) -> Part:
+    """Merge batches of consecutive rows."""
+    codes = {name: np.concatenate([getattr(part, name) for part in batches]) for name in ROW_FIELDS}
+    return replace(batches[0], **codes)
+
+
+def find_labeled(frame: pl.DataFrame, label: str | None, options: TableOptions) -> NDArray[np.bool_]:
+    """Mark the rows whose label is not the value of unlabeled rows; NA or the like stands for all missing values."""
+    if options.unlabeled is None or label is None:
+        return np.ones(frame.height, dtype=bool)
+    text = as_text(frame[label])
+    if is_missing_mark(options.unlabeled):
+        return text.is_not_null().to_numpy()
+    return (text.str.strip_chars() != options.unlabeled).fill_null(True).to_numpy()
+
+
+def is_missing_mark(value: Any) -> bool:
+    """Whether the value of unlabeled rows stands for missing labels."""
+    return str(value).lower() in MISSING_MARKS
 
 
 def _iter_frames(table: TableFile, columns: list[str], options: TableOptions) -> Iterator[pl.DataFrame]:
@@ -388,52 +402,6 @@ def _iter_frames(table: TableFile, columns: list[str], options: TableOptions) ->
         with translate_read_errors(table.path):
             marked = mark_missing(frame, options.missing or {})
         yield marked
-
-
-def _add_rows(
-    survey: Survey,
-    statistics: ColumnStatistics,
-    candidates: Sequence[GroupCandidate],
-    frame: pl.DataFrame,
-    file_domain: int,
-) -> None:
-    start = survey.rows
-    survey.rows += frame.height
-    survey.domain.fit(frame)  # domains without labeled rows as well, so that a notice can name them
-    labeled, kept = survey.label.drop_ignored(frame)
-    survey.unlabeled += frame.height - labeled.height
-    if not labeled.height:
-        return
-    rows = start + kept
-    if statistics.names:
-        statistics.update(labeled, rows, rows - survey.starts[-1])
-    domains = survey.domain.encode(labeled, file_domain)
-    survey.label.fit(labeled)
-    labels = survey.label.encode(labeled)
-    survey.group.fit(labeled)
-    groups = survey.group.encode(labeled)
-    for encoder, codes in ((survey.domain, domains), (survey.label, labels), (survey.group, groups)):
-        encoder.count_missing(codes, rows)
-    if rows[0] < MAX_IDENTIFIER_ROWS:
-        for candidate in candidates:
-            candidate.update(labeled, domains)
-    survey.cells.update(dict(count_cells(domains, labels)))
-
-
-def sum_cells(cells: Mapping[Cell, int], n_domains: int, classes: Ints) -> Ints:
-    """Sum the rows of each domain and class, given the index of the class of each label."""
-    table = np.zeros((n_domains, classes.max(initial=-1) + 1), dtype=np.intp)
-    for (domain, label), rows in cells.items():
-        if domain and label:
-            table[domain - 1, classes[label - 1]] += rows
-    return table
-
-
-def count_cells(domains: Ints, labels: Ints) -> list[tuple[Cell, int]]:
-    """Count the rows of each cell, given the codes of their domains and labels."""
-    width = int(labels.max(initial=0)) + 1
-    cells, counts = np.unique(domains * width + labels, return_counts=True)
-    return [((cell // width, cell % width), n) for cell, n in zip(cells.tolist(), counts.tolist(), strict=True)]
 
 
 def choose_batch_size(width: int) -> int:
