@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-HOSPITALS = ("aachen", "berlin", "bonn", "bremen", "dresden", "essen", "hanover", "kiel", "leipzig", "mainz")
-HOSPITALS += ("munich", "trier")
+HOSPITALS = (
+    *("aachen", "berlin", "bonn", "bremen", "dresden", "essen", "hanover", "kiel", "leipzig", "mainz"),
+    *("munich", "trier"),
+)
 # Temperature, heart rate, and the logarithms of CRP, leukocytes and lactate: the mean of viral infections, what a
 # bacterial one adds, the standard deviation of patients, and that of hospitals, which differ in devices and patients.
 VIRAL_MEAN = np.array([38.3, 92.0, 3.2, 2.0, 0.3])

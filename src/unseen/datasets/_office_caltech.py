@@ -125,8 +125,9 @@ def fetch_office_caltech(
             raise OSError(_explain_manual_download(home, features, missing[i:], str(error))) from error
     X: list[Any] = []
     y: list[Any] = []
-    for domain, path in paths.items():
-        frame = scan(path).collect()  # type: ignore[arg-type]
+    for domain in N_SAMPLES:
+        path = paths[domain] or home
+        frame = scan(path).collect()
         labels = frame["labels"].to_numpy()
         n_classes = len(np.unique(labels))
         if len(labels) != N_SAMPLES[domain] or n_classes != len(CLASSES):

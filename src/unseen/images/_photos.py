@@ -166,13 +166,12 @@ def _from_listing(source: Path) -> Photos:
         duplicates = listed.filter(listed["path"].is_duplicated())["path"].unique(maintain_order=True)
     problems = []
     if is_incomplete.any():
-        problems.append(
-            f"row {is_incomplete.arg_max() + 1:,} has no path, label or domain; {is_incomplete.sum():,} rows are "
-            "incomplete."
-        )
+        first = is_incomplete.to_list().index(True) + 1
+        problems.append(f"row {first:,} has no path, label or domain; {is_incomplete.sum():,} rows are incomplete.")
     if len(duplicates):
         problems.append(f"{duplicates[0]} is listed more than once; {len(duplicates):,} paths are duplicates.")
     if problems:
         raise TableError(problems, source=source.name)
     stem = source.name.removesuffix(get_file_ending(source) or "")
-    return Photos(source.parent, *(text.to_list() for text in columns), stem)
+    path, label, domain = (text.to_list() for text in columns)
+    return Photos(source.parent, path, label, domain, stem)

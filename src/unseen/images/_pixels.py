@@ -145,7 +145,8 @@ class Preprocessing:
             values = values[..., ::-1]
         if self.scale != 255:
             values = values * np.float32(self.scale / 255)
-        return (values - np.array(self.mean, np.float32)) / np.array(self.std, np.float32)
+        values = values - np.array(self.mean, np.float32)
+        return np.asarray(values / np.array(self.std, np.float32), dtype=np.float32)
 
 
 PRESETS = {

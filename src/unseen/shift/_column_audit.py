@@ -387,7 +387,7 @@ def audit_table(table: Table) -> tuple[Finding, ...]:
         if len(column.distinct[0]) < 2 or sum(len(part) > 0 for part in parts) < 2:
             continue
         codes = _find_missing_codes(column, parts, domain) if column.kind == "numeric" else []
-        parts = [part[~np.isin(part, [finding.value for finding in codes])] for part in parts]
+        parts = [part[~np.isin(part, np.array([finding.value for finding in codes], dtype=float))] for part in parts]
         units = [] if column.is_coded else _find_units(column, parts, domain)
         # Domains in different units tell the domain as well: units explain it.
         identity = [] if codes or units else _find_identity(column, domain)
@@ -647,10 +647,11 @@ def format_range(text: Callable[[float], str], values: Sequence[float]) -> str:
 def _describe_shares(shares: Array, where: Ints, domain: DomainRows) -> str:
     """The shares of the rows of some domains, and of the others."""
     others = np.setdiff1d(np.arange(len(shares)), where)
-    text = f"{format_range(_percent, shares[where])} of the rows of {enumerate_names(domain.get_names(where))}"
+    text = f"{format_range(_percent, shares[where].tolist())} of the rows of {enumerate_names(domain.get_names(where))}"
     if not len(others):
         return text
-    return f"{text}, and in {format_range(_percent, shares[others])} of {enumerate_names(domain.get_names(others))}"
+    elsewhere = format_range(_percent, shares[others].tolist())
+    return f"{text}, and in {elsewhere} of {enumerate_names(domain.get_names(others))}"
 
 
 def enumerate_names(names: Sequence[str]) -> str:

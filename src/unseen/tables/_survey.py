@@ -306,7 +306,7 @@ class GroupCandidate:
         self.name = name
         self._batches: list[pl.DataFrame] = []
 
-    def update(self, frame: pl.DataFrame, domains: Ints) -> None:
+    def update(self, frame: pl.DataFrame, domains: Codes) -> None:
         """Add a batch of rows, given the codes of their domains."""
         text = as_text(frame[self.name])
         pairs = pl.DataFrame({"value": text.hash(), "domain": domains})
@@ -378,7 +378,7 @@ def survey_batches(
 
 def _merge_parts(batches: Sequence[Part]) -> Part:
     """Merge batches of consecutive rows."""
-    codes = {name: np.concatenate([getattr(part, name) for part in batches]) for name in ROW_FIELDS}
+    codes: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in batches]) for name in ROW_FIELDS}
     return replace(batches[0], **codes)
 
 
