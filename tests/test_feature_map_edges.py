@@ -98,13 +98,6 @@ def test_parameters_that_a_map_makes_idle_are_not_searched():
     ProjectionSearchCV(CIDG(), [{"gamma": [0.1]}, {"feature_map": ["linear"]}]).fit(X, Y, sample_domain=D)
 
 
-def test_sparse_samples_can_be_their_own_features():
-    expected = CIDG(feature_map="linear").fit_transform(X, Y, sample_domain=D)
-    found = CIDG(feature_map="linear").fit_transform(sparse.csr_array(X), Y, sample_domain=D)
-    np.testing.assert_allclose(found, expected, atol=1e-12)
-    UnseenClassifier(["dica"], feature_map="linear").fit(sparse.csr_array(X), Y, sample_domain=D)
-
-
 # Names
 
 

@@ -111,18 +111,6 @@ def test_random_features_predict_nearly_what_the_exact_kernel_does():
 
 
 @pytest.mark.parametrize("n_components", [None, 50])
-def test_duplicates_change_neither_distributions_nor_the_solution(n_components):
-    options = {**EXACT, "n_components": n_components}
-    once = MarginalTransferClassifier(C=1.0, **options).fit(X, Y, sample_domain=D)
-    twice = MarginalTransferClassifier(C=0.5, **options).fit(np.r_[X, X], np.r_[Y, Y], sample_domain=np.r_[D, D])
-    batch = X[:9] + 1
-    expected = once.predict_proba(batch)
-    np.testing.assert_allclose(twice.domain_distances_, once.domain_distances_, atol=1e-12)
-    np.testing.assert_allclose(twice.predict_proba(batch), expected, atol=1e-8)
-    np.testing.assert_allclose(once.predict_proba(np.r_[batch, batch])[:9], expected, atol=1e-12)
-
-
-@pytest.mark.parametrize("n_components", [None, 50])
 def test_weights_are_numbers_of_copies(n_components):
     weight = np.random.default_rng(0).integers(0, 3, size=len(X))
     options = {**EXACT, "n_components": n_components}

@@ -105,16 +105,6 @@ def test_the_trace_error_is_that_of_the_dense_matrices(n_components, width, bloc
     assert len(set(landmarks.tolist())) == model.n_components_ <= n_components
 
 
-def test_more_landmarks_miss_less_and_begin_with_the_same_ones():
-    models = [PivotedNystroem(k, random_state=0).fit(MANY) for k in (5, 20, 80, 200)]
-    errors = [model.trace_error_ for model in models]
-    assert np.all(np.diff(errors) < 0)
-    assert errors[0] > 0.1
-    assert errors[-1] < 1e-4
-    for model in models[:-1]:
-        np.testing.assert_array_equal(model.component_indices_, models[-1].component_indices_[: model.n_components_])
-
-
 @pytest.mark.parametrize("tolerance", [0.5, 0.03, 1e-4])
 @pytest.mark.parametrize("block_size", [1, 16, 64])
 def test_the_tolerance_is_met_with_no_landmark_too_many(tolerance, block_size):
@@ -294,16 +284,6 @@ def test_sparse_and_dense_samples_give_the_same(kernel):
     assert sparse.issparse(thin.components_)
     for samples in (data, sparse.csr_array(data)):
         np.testing.assert_allclose(thin.transform(samples), dense.transform(data), atol=1e-8)
-
-
-def test_float32_samples_give_float32_features_of_full_accuracy():
-    single = MANY.astype(np.float32)
-    model = PivotedNystroem(40, random_state=0)
-    F = model.fit_transform(single)
-    assert F.dtype == model.transform(single).dtype == model.components_.dtype == np.float32
-    reference = PivotedNystroem(40, gamma=model.gamma_, random_state=0).fit(single.astype(np.float64))
-    np.testing.assert_array_equal(model.component_indices_, reference.component_indices_)
-    np.testing.assert_allclose(F, reference.transform(single.astype(np.float64)), atol=1e-7)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -19,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_approximation import Nystroem, RBFSampler
 
 from helpers import METHODS, make, three_domains
-from unseen import CIDG, DICA, KFDA, SCA
+from unseen import CIDG, DICA, SCA
 from unseen.estimators import Projection
 from unseen.estimators._statistics import BLOCK_ROWS, Statistics
 from unseen.linalg._cell_statistics import CellStatistics, Membership
@@ -84,14 +84,6 @@ def test_a_stream_goes_on_where_a_fit_ended():
     model = SCA(feature_map="linear").fit(X[::2], Y[::2], sample_domain=NAMES[::2])
     model.partial_fit(X[1::2], Y[1::2], sample_domain=NAMES[1::2])
     assert_same_fit(model, SCA(feature_map="linear").fit(X, Y, sample_domain=NAMES))
-
-
-def test_a_fit_forgets_the_stream():
-    model = KFDA(feature_map="linear").partial_fit(X - 7, Y[::-1], sample_domain=NAMES, classes=[0, 1, 2])
-    assert_same_fit(
-        model.fit(X, Y, sample_domain=NAMES), KFDA(feature_map="linear").fit(X, Y, sample_domain=NAMES), tolerance=0
-    )
-    assert not hasattr(model, "declared_classes_")
 
 
 def test_without_labels_udica_streams_too():

@@ -128,22 +128,6 @@ def test_a_metric_without_weights_is_asked_without_them():
 # Classes, or domains, that weigh alike
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=20),
-    st.sampled_from(["classes", "domains"]),
-)
-def test_balanced_parts_weigh_alike_and_together_what_they_did(rows, balance):
-    y, d, weight = np.array(rows).T
-    total = weight.sum()
-    samples = Samples(np.zeros((len(y), 1)), y, d, weight=weight.astype(float))
-    balanced = samples.weights(balance=balance)
-    codes = y if balance == "classes" else d
-    sums = np.bincount(codes, balanced)[np.unique(codes[weight > 0])]
-    np.testing.assert_allclose(sums, total / max(len(sums), 1))
-    np.testing.assert_array_equal(balanced == 0, weight == 0)
-    np.testing.assert_array_equal(samples.weights(), weight)
-
-
 @pytest.mark.parametrize("balance", ["classes", "domains"])
 def test_each_training_set_is_balanced_by_itself(balance):
     X, y, d = uneven()

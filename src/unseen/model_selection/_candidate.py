@@ -194,11 +194,7 @@ def fit_pipeline(
     steps = []
     Z = X
     for _, unfitted in pipeline.steps[:-1]:
-        transformer = resolve_width(unfitted, Z)
-        if accepts_domains(transformer.fit):
-            transformer.fit(Z, y, sample_domain=sample_domain)
-        else:
-            transformer.fit(Z, y)
+        transformer = fit_clone(unfitted, Z, y, sample_domain)
         Z = _transform_step(transformer, Z, sample_domain)
         steps.append(("projection" if isinstance(transformer, Projection) else "transformer", transformer))
     classifier = fit_clone(pipeline.steps[-1][1], Z, y, sample_domain, sample_weight)
@@ -269,16 +265,13 @@ def _list_code(value: Any) -> Iterator[Any]:
         for item in value:
             yield from _list_code(item)
         return
-    definitions = [value] if hasattr(value, "__code__") else inspect.getmro(_get_class(value))
+    kind = value if isinstance(value, type) else type(value)
+    definitions = [value] if hasattr(value, "__code__") else inspect.getmro(kind)
     for definition in definitions:
         if str(definition.__module__).partition(".")[0] not in KNOWN_PACKAGES:
             yield definition
     if hasattr(value, "get_params") and not isinstance(value, type):
         yield from _list_code(value.get_params(deep=False))
-
-
-def _get_class(value: Any) -> type:
-    return value if isinstance(value, type) else type(value)
 
 
 def _find_file(definition: Any) -> Path | None:
@@ -328,7 +321,7 @@ def fit_clone(estimator: Any, X: Any, y: Any, sample_domain: Any, sample_weight:
 
 def _fit(model: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None) -> Any:
     if not _needs_stepwise_calls(model):
-        fit_params = domain_kwargs(model.fit, sample_domain)
+        fit_params = {"sample_domain": sample_domain} if accepts_domains(model.fit) else {}
         routing: AbstractContextManager[None] = nullcontext()
         if sample_weight is not None:
             fit_params |= weight_kwargs(model, sample_weight)
@@ -427,11 +420,6 @@ def accepts_domains(method: Any) -> bool:
 @lru_cache(maxsize=1000)
 def _has_domain_parameter(function: Any) -> bool:
     return "sample_domain" in inspect.signature(function).parameters
-
-
-def domain_kwargs(method: Any, sample_domain: Any) -> dict[str, Any]:
-    """Keyword arguments that pass domains to a method; empty if it does not accept them."""
-    return {"sample_domain": sample_domain} if accepts_domains(method) else {}
 
 
 def weight_kwargs(estimator: Any, sample_weight: Array) -> dict[str, Any]:
