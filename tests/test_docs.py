@@ -4,8 +4,11 @@ import ast
 import doctest
 import importlib
 import re
+import runpy
 import shutil
 import subprocess
+import sys
+import types
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -74,7 +77,8 @@ def test_the_page_on_reproducing_names_every_method_and_command():
 
 def test_api_page_lists_exactly_the_warnings():
     listed = [name for name in api_entries() if name.startswith("unseen.exceptions.")]
-    defined = [name for name, value in vars(unseen.exceptions).items() if isinstance(value, type)]
+    classes = {name: value for name, value in vars(unseen.exceptions).items() if isinstance(value, type)}
+    defined = [name for name, value in classes.items() if issubclass(value, Exception)]
     assert sorted(listed) == sorted(f"unseen.exceptions.{name}" for name in defined)
 
 
@@ -146,6 +150,18 @@ def test_relative_links_lead_to_files(page):
     links = re.findall(r"\]\(([^)\s]+)\)", (ROOT / page).read_text(encoding="utf-8"))
     missing = [link for link in links if "://" not in link and not (ROOT / link.partition("#")[0]).exists()]
     assert missing == []
+
+
+def test_the_readme_of_a_package_index_has_absolute_links_to_pages_that_exist(monkeypatch):
+    interface = types.SimpleNamespace(MetadataHookInterface=object)  # of hatchling, which only builds need
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", interface)
+    use_absolute_links = runpy.run_path(str(ROOT / "hatch_build.py"))["use_absolute_links"]
+    text = use_absolute_links((ROOT / "README.md").read_text(encoding="utf-8"))
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert links
+    assert all(link.startswith(f"{DOCUMENTATION_URL}/") for link in links)
+    paths = [link.removeprefix(f"{DOCUMENTATION_URL}/").replace(".html", ".rst") for link in links]
+    assert [path for path in paths if not (DOCS / path).exists()] == []
 
 
 def test_pictures_are_small_enough_for_the_repository():
