@@ -12,7 +12,6 @@ from unittest import mock
 
 import mpmath
 import numpy as np
-import polars
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -292,40 +291,6 @@ def novelty(case):
         return float((np.abs(exact(model._embed(np.asarray(case.X, dtype=float))) ** 2 - expected) / size).max())
 
 
-def comparison(case):
-    """Scores against those for the same problem of ordinary size; elsewhere who has none says why."""
-
-    def accuracies(part):
-        options = {"methods": ["CIDG", "logistic", "1-NN"], "repeats": 1, "quick": True}
-        found = unseen.compare(part.X, part.y, sample_domain=part.d, **options)
-        found.to_html()
-        if any(row.status != "ok" and not row.reason for row in found.rows):
-            return [np.inf]
-        return [row.accuracy for row in found.rows if row.status == "ok"]  # the others say why not
-
-    ours = accuracies(case)
-    if not np.isfinite(ours).all():
-        return np.inf
-    return np.abs(np.subtract(ours, accuracies(case.plain))).max() if case.plain else np.nan
-
-
-def table_fit(case):
-    """Predictions of a model that was fitted to a frame against those for the same problem of ordinary size."""
-
-    def predictions(part):
-        columns = {f"x{j}": column for j, column in enumerate(np.asarray(part.X).T)}
-        frame = polars.DataFrame({**columns, "label": part.y, "site": [f"site {s}" for s in part.d]})
-        model = unseen.fit(frame, methods="logistic", label="label", domain="site")
-        return np.asarray(model.predict(frame.drop("label", "site")))
-
-    if sparse.issparse(case.X):
-        return None
-    ours = predictions(case)
-    if case.factor > 1:
-        return np.nan  # large numbers are whole, and columns of different whole numbers are taken for identifiers
-    return float((ours != predictions(case.plain)).mean()) if case.plain else np.nan
-
-
 SUBJECTS = {
     **{name: projection(name) for name in [*METHODS, "as published"]},
     **{f"{name}, linear": projection(name, kernel="linear") for name in [*METHODS, "as published"]},
@@ -339,8 +304,6 @@ SUBJECTS = {
     "UnseenClassifier": classifier,
     "diagnose": diagnosis,
     "Novelty": novelty,
-    "compare": comparison,
-    "fit": table_fit,
 }
 
 # What is said of such data, and meant.
@@ -361,13 +324,9 @@ REFUSED = [
     ("times 1e-150", LINEAR, SMALL),
     ("times 1e-80", LINEAR, SMALL),
     ("times 1e80", [*LINEAR, *SEARCHES], LARGE),
-    ("times 1e150", [name for name in ALL if name != "fit"], LARGE),
-    ("times 1e300", [name for name in ALL if name != "fit"], LARGE),
-    ("times 1e300", ["fit"], "no columns are left to be features"),  # whole numbers, all of them different
-    ("identical samples", ["fit"], "no columns are left to be features"),
+    ("times 1e150", ALL, LARGE),
+    ("times 1e300", ALL, LARGE),
     ("columns from 1e-300 to 1e300", ALL, f"{SMALL}|{LARGE}"),
-    ("one sample per class", ["fit"], "domains of 3 with fewer than 4 rows"),
-    ("one sample per cell", ["fit"], "domains of 3 with fewer than 4 rows"),
     ("identical samples", [*RBF, *LINEAR, "ProjectionSearchCV"], "All samples look the same"),
     (
         "classes identical to each other",
@@ -375,7 +334,7 @@ REFUSED = [
         "class means coincide",
     ),
     ("50,000 sparse features", EXPLICIT, "50,000 explicit features needs 4 matrices"),
-    ("50,000 sparse features", ["DomainCenterer", "UndoBias", "Novelty", "compare"], "dense data is required"),
+    ("50,000 sparse features", ["DomainCenterer", "UndoBias", "Novelty"], "dense data is required"),
     ("sample weights of 1e300", ["UndoBias", *SEARCHES], WEIGHTS),
     ("sample weights of 1e-300", ["UndoBias", *SEARCHES], WEIGHTS),
     ("sample weights from 1e-300 to 1e300", ["UndoBias", *SEARCHES], WEIGHTS),

@@ -196,25 +196,6 @@ def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_packa
         fit(client=lone)
 
 
-def check_one_killed(client):
-    results = map_on_cluster(partial(squared, 0.05), range(16), client)
-    found = [next(results) for _ in range(3)]
-    os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
-    assert found + list(results) == [x * x for x in range(16)]
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_killed_changes_nothing(client):
-    check_one_killed(client)
-
-
-@pytest.mark.slow
-def test_the_only_worker_that_is_killed_changes_nothing():
-    """Its nanny starts another, which gets the function again."""
-    with dask.config.set(IMPATIENT), open_cluster(1, None) as client:
-        check_one_killed(client)
-
-
 # A fit
 
 X, Y, D = three_domains(n_per_cell=12, seed=3)

@@ -1,6 +1,5 @@
 """The documentation names what exists, all of it, and its code runs."""
 
-import ast
 import doctest
 import importlib
 import re
@@ -211,12 +210,3 @@ def test_make_clean_removes_what_make_run_wrote_and_no_results_of_ones_own(tmp_p
         (tmp_path / name).touch()
     subprocess.run(["make", "clean"], cwd=tmp_path, check=True, capture_output=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Makefile", "hospitals.unseen-results.sqlite"]
-
-
-@pytest.mark.parametrize("folder", ["examples", "studies"])
-def test_standard_deviations_in_examples_are_those_of_a_sample(folder):
-    for file in sorted((ROOT / folder).glob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("std", "var"):
-                options = {option.arg: ast.unparse(option.value) for option in node.keywords}
-                assert options.get("ddof") == "1", f"{file.name}, line {node.lineno}: {ast.unparse(node)}"

@@ -18,10 +18,8 @@ from sklearn.preprocessing import StandardScaler
 from helpers import three_domains
 from unseen import KFDA, ProjectionSearchCV, UndoBias, UnseenClassifier
 from unseen.evaluation import Protocol, make_tasks
-from unseen.evaluation._method_evaluation import _predict_targets_by_ensemble
 from unseen.model_selection import (
     METHODS,
-    EnsembleClassifier,
     EvaluationConfig,
     HeldOutDomains,
     LeaveOneDomainOut,
@@ -29,7 +27,7 @@ from unseen.model_selection import (
     evaluate_candidates,
     tabulate_candidates,
 )
-from unseen.models import Model, fit_table, model_card
+from unseen.models import fit_table
 from unseen.tables import table_from_arrays
 from unseen.utils.samples import Samples
 
@@ -202,41 +200,6 @@ def test_labels_and_sets_of_balanced_classes_are_those_of_equal_frequencies():
     sets = model.predict_set(X[~known], 0.8)
     assert [own[0] for own in sets] == labels.tolist()
     assert np.mean([truth in own for truth, own in zip(y[~known], sets, strict=True)]) > 0.75
-
-
-@pytest.mark.parametrize("balance", ["classes", "domains"])
-def test_a_model_of_a_table_has_natural_probabilities_however_it_was_balanced(balance):
-    X, y, d = rare()
-    shrunk = (d != 0) | (np.arange(len(y)) % 3 == 0)  # domains of different sizes
-    known = (d < 5) & shrunk
-    table = table_from_arrays(X[known], y[known], d[known])
-    found = fit_table(table, "logistic", balance=balance)
-    P = found.model.predict_proba(X[d >= 5])
-    assert abs(P[:, 1].mean() - PREVALENCE) < 0.02
-    assert found.ensemble["calibration"]["after"]["ece"] < 0.05
-    frame = Model(found.model, model_card(table, found)).predict_table(X[d >= 5]).frame
-    np.testing.assert_allclose(frame["p(1)"].to_numpy(), P[:, 1])
-    np.testing.assert_array_equal(frame["label"].to_numpy(), found.model.predict(X[d >= 5]))
-
-
-def test_scorers_of_probabilities_see_natural_ones():
-    X, y, d = rare(n_domains=4)
-    how = {"scoring": "neg_log_loss", "transductive": False}
-    losses = {
-        balance: UnseenClassifier(["logistic"], balance=balance, **how).fit(X, y, sample_domain=d).best_score_
-        for balance in ("none", "classes")
-    }
-    assert losses["classes"] > losses["none"] - 0.01
-
-
-def test_a_pool_whose_members_lack_a_class_keeps_the_ratios_of_the_others():
-    X, y, _ = rare(n_domains=1)
-    members = [make_pipeline(LogisticRegression()).fit(X, np.where(y, "c", "a"))]
-    pool = EnsembleClassifier(members, np.ones(1), np.ones(1), prior_ratio=np.array([1.5, 7.0, 0.5]))
-    test = Samples(X, np.where(y, "c", "a"), np.full(len(X), "target"), classes=np.array(["a", "b", "c"]))
-    (prediction,) = _predict_targets_by_ensemble(pool, members, test)
-    P = members[0].predict_proba(X) * [1.5, 0.5]
-    np.testing.assert_allclose(prediction.responses["predict_proba"], P / P.sum(axis=1, keepdims=True))
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=40), st.booleans())
