@@ -40,7 +40,7 @@ from unseen.estimators import ClusterLostError, map_on_cluster
 from unseen.estimators import cluster_errors as fails
 from unseen.kernels import SizePlan
 from unseen.models import fit_table
-from unseen.models._row_stream import collect_stream_statistics
+from unseen.models._table_fit import collect_stream_statistics
 from unseen.tables._load import read_survey, survey_table
 
 pytestmark = pytest.mark.system
@@ -191,7 +191,7 @@ def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_packa
         lone.close()
         yield lambda rows: None
 
-    monkeypatch.setattr("unseen.models._row_stream.progress", progress_that_closes)
+    monkeypatch.setattr("unseen.models._table_fit.progress", progress_that_closes)
     with pytest.raises(ClusterLostError, match="client was closed"):
         fit(client=lone)
 
@@ -295,8 +295,9 @@ def home(tmp_path_factory):
     """Two models, and one new table as text, as Parquet, in parts, and with a file for each site."""
     home = tmp_path_factory.mktemp("home")
     frame(240, 0).write_csv(home / "train.csv")
-    for method in ("logistic", "kfda"):
-        assert unseen("fit", home / "train.csv", "--methods", method, "-o", home / f"{method}.unseen")[0] == 0
+    for method in ("logistic", "centered logistic"):
+        command = ["fit", home / "train.csv", "--methods", method, "--transductive"]
+        assert unseen(*command, "-o", home / f"{method}.unseen")[0] == 0
     new = frame(400, 1, shift=0.7).with_columns(site=pl.col("site").replace("west", "lima"))
     new.write_csv(home / "new.csv")
     new.write_parquet(home / "new.parquet", row_group_size=70)
@@ -326,12 +327,12 @@ def home(tmp_path_factory):
     ],
 )
 def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, monkeypatch, table, passes):
-    how = [home / "logistic.unseen"] if passes == 1 else [home / "kfda.unseen", "--centering", "target"]
+    model = home / ("logistic.unseen" if passes == 1 else "centered logistic.unseen")
     monkeypatch.setattr("unseen.models._new_data.VALUES_PER_PART", 240)  # pieces of 40 rows, and ranges of 40 to 80
     found = {}
     for where, options in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
         output = tmp_path / f"{where}.parquet"
-        command = ["predict", how[0], home / table[0], *how[1:], *table[1:], "-o", output, "--batch-size", 40]
+        command = ["predict", model, home / table[0], *table[1:], "-o", output, "--batch-size", 40]
         found[where] = printed(*command, *options), pl.read_parquet(output)
     (here, expected), (there, predicted) = found["here"], found["there"]
     assert_frame_equal(predicted, expected, rel_tol=1e-9)
@@ -364,7 +365,7 @@ def test_statistics_from_a_cluster_are_those_from_here(client, home, monkeypatch
     here = fit_table(sample, "kfda", plan=SizePlan.from_rows(270, exact=False, landmarks=20), stream=source).model
     projection, _ = here.ensemble.members_[0]
     told = []
-    monkeypatch.setattr("unseen.models._row_stream.progress", lambda *_: nullcontext(told.append))
+    monkeypatch.setattr("unseen.models._table_fit.progress", lambda *_: nullcontext(told.append))
     total = collect_stream_statistics(source, here.preprocessor, client, 0, projection)
     np.testing.assert_array_equal(total.cells.counts, projection.cell_counts_)
     for name, values in total.arrays().items():

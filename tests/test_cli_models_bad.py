@@ -109,15 +109,6 @@ def test_a_transductive_model_refuses_a_new_domain_of_few_rows(home, tmp_path, m
     assert unseen(*command)[0] == 0
 
 
-def test_centering_few_rows_of_a_new_domain_on_themselves_is_refused(home, tmp_path):
-    pl.read_parquet(home / "new.parquet").head(9).write_csv(tmp_path / "few.csv")
-    command = ["predict", home / "source.unseen", tmp_path / "few.csv", "-o", tmp_path / "o.csv"]
-    code, text = unseen(*command, "--centering", "target")
-    assert code == 2
-    assert "Predict a table with at least 10 rows of each new domain, omit --centering target or name a" in text
-    assert unseen(*command)[0] == 0
-
-
 BAD = {
     "fit without output": ("fit train.csv", "Missing option '--output'"),
     "fit to a table": ("fit train.csv -o train.csv", "train.csv should end in .unseen"),
@@ -154,8 +145,6 @@ BAD = {
     "wrong ending": ("predict plain.unseen new.csv -o o.txt", "o.txt should end in .csv or .parquet"),
     "over its own input": ("predict plain.unseen new.csv -o ./new.csv", "would replace an input file"),
     "onto a folder": ("predict plain.unseen new.csv -o folder.csv", "is a folder. Pass the name of a file"),
-    "no center to move": ("predict plain.unseen new.csv -o o.csv --centering target", "this model has none"),
-    "unknown center": ("predict plain.unseen new.csv -o o.csv --centering moon", "'moon' is not one of"),
     "unknown domain": ("predict plain.unseen new.csv -o o.csv --domain sight", "did you mean 'site'?"),
     "missing domains": ("predict target.unseen gaps.csv -o o.csv --domain site", "first for row 41"),
     "missing columns": ("predict plain.unseen few.csv -o o.csv", "no column 'sex': the columns are 'x0', 'x1'"),

@@ -156,7 +156,7 @@ def test_a_class_in_a_script_cannot_be_imported_by_readers(folder, monkeypatch):
     options = ("--methods", "Mine", "-o", "m.unseen")
     code, _, err = run("fit", *TABLE, "--with", "script.py:Mine", *options, "--trusted", "with script.Mine")
     assert code == 2
-    assert "readers of the file could not import 'with script.Mine'" in err
+    assert "'with script.Mine', which is not a name that readers can import" in err
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(folder)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from copy import deepcopy
-from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 pytest.importorskip("typer", reason="the command needs its extra")
 pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 
-from cli_models import FEATURES, SITES, encoded, predictions, printed_json, probabilities, unseen
+from cli_models import FEATURES, encoded, predictions, printed_json, probabilities, unseen
 from unseen.cli._predict import predict
-from unseen.linalg import merge_moments
 from unseen.models import Model
 from unseen.models._model_file import load_model, read_card
 from unseen.tables import Agreement
@@ -77,38 +72,6 @@ def test_transductive_predictions_in_pieces_are_those_of_whole_batches(home, tmp
     expected = fitted.predict_proba(X, sample_domain=domain if by_domain else None)
     np.testing.assert_allclose(probabilities(found), expected, atol=1e-10)
     assert ("domain" in found.columns) == by_domain
-
-
-def test_a_model_centered_on_the_sources_may_be_centered_on_the_target(home, tmp_path):
-    output = tmp_path / "out.parquet"
-    command = ["predict", home / "source.unseen", home / "new.parquet", "-o", output, "--domain", "site"]
-    assert not printed_json(*command)["transductive"]
-    before = probabilities(predictions(output))
-    assert printed_json(*command, "--centering", "target", "--batch-size", 4)["transductive"]
-    fitted = load_model(home / "source.unseen").estimator
-    fitted.ensemble.members_[0][0].set_params(centering="target")
-    X, domain = encoded(home)
-    after = probabilities(predictions(output))
-    np.testing.assert_allclose(after, fitted.predict_proba(X, sample_domain=domain), atol=1e-10)
-    assert np.abs(after - before).max() > 0.01
-
-
-def test_every_projection_of_a_pool_is_centered_on_the_target_and_domains_of_training_keep_their_centers(home):
-    model = load_model(home / "rowwise.unseen")
-    fitted, (X, domain) = model.estimator, encoded(home)
-    moved = deepcopy(fitted)
-    for member in moved.ensemble.members_:
-        if hasattr(member[0], "centering"):
-            member[0].set_params(centering="target")
-    for names in (domain, np.where(domain == "lima", "north", domain), np.full(len(X), "north")):
-        frame = pl.read_parquet(home / "new.parquet").with_columns(site=pl.Series(names))
-        found = model.predict_table(model.open_table(frame, domain="site", batch_size=7), centering="target")
-        expected = moved.predict_proba(X, sample_domain=names)
-        np.testing.assert_allclose(probabilities(found.frame), expected, atol=1e-10)
-        changed = np.abs(expected - fitted.predict_proba(X)).max(axis=1) > 1e-6
-        np.testing.assert_array_equal(changed, ~np.isin(names, SITES))
-        assert found.summary["transductive"]
-    assert not fitted.transductive
 
 
 def test_neighbors_are_looked_for_among_rows_that_are_read_together(home, tmp_path):
@@ -181,25 +144,6 @@ def loaded(home):
     return {name: (model.ensemble, model.prepare(encoded(home)[0])) for name, model in models.items()}
 
 
-@given(
-    cuts=st.lists(st.integers(0, 50), max_size=5),
-    names=st.lists(st.sampled_from([*SITES, "a", "b"]), min_size=50, max_size=50),
-)
-@settings(max_examples=15)
-@pytest.mark.parametrize("model", ["target", "centered", "pool"])
-def test_centers_found_in_pieces_are_those_of_the_whole(loaded, model, cuts, names):
-    """New domains anywhere among known ones, and pieces of any size, empty ones too."""
-    pool, prepared = loaded[model]
-    domain = np.array(names)
-    domain[:2] = domain[2:4] = ["a", "b"]  # new domains have a mean
-    cuts = sorted(cuts)
-    pieces = list(zip(np.split(prepared, cuts), np.split(domain, cuts), strict=True))
-    pieces = [piece for piece in pieces if len(piece[0])]
-    centers = reduce(merge_moments, [pool.moments(*piece) for piece in pieces])
-    found = np.vstack([pool.combine_members(*piece, centers) for piece in pieces])
-    np.testing.assert_allclose(found, pool.combine_members(prepared, domain), atol=1e-10)
-
-
 def test_columns_are_found_by_name_whatever_their_order_and_company(home, tmp_path):
     new = pl.read_csv(home / "new.csv", infer_schema=False)
     shuffled = new.select(pl.lit("?").alias("mood"), *reversed(FEATURES), "site")
@@ -210,38 +154,6 @@ def test_columns_are_found_by_name_whatever_their_order_and_company(home, tmp_pa
     assert "Set the parameter domain to site to distinguish domains" in text
     unseen("predict", home / "plain.unseen", home / "new.csv", "-o", tmp_path / "b.csv")
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
-
-
-def test_rows_from_far_away_are_warned_of(home, tmp_path):
-    new = pl.read_parquet(home / "new.parquet")
-    new.with_columns(pl.col("x0", "x1", "x2") + 500).write_csv(tmp_path / "far.csv")
-    code, text = unseen("predict", home / "plain.unseen", tmp_path / "far.csv", "-o", tmp_path / "o.csv")
-    assert code == 0
-    assert "Far outside" in text
-    assert "Note: The new rows lie outside of the source domains" in text
-    near = unseen("predict", home / "plain.unseen", home / "train.csv", "-o", tmp_path / "o.csv")[1]
-    assert "lie outside" not in near
-    facts = printed_json(
-        "predict", home / "plain.unseen", tmp_path / "far.csv", "-o", tmp_path / "o.csv", "--domain", "site"
-    )
-    assert [entry["far"] for entry in facts["novelty"]] == [True, True]
-
-
-def test_columns_that_are_missing_here_but_not_in_training_are_named(home, tmp_path):
-    new = pl.read_parquet(home / "new.parquet")
-    changed = new.with_columns(x1=None, sex=pl.when(pl.int_range(50) < 20).then("sex"), x2=pl.lit(1e200))
-    changed.write_parquet(tmp_path / "gaps.parquet")
-    for model in ("plain", "centered"):  # one pass over the table, and two
-        command = ["predict", home / f"{model}.unseen", tmp_path / "gaps.parquet", "-o", tmp_path / "o.csv"]
-        text = unseen(*command, "--batch-size", 7)[1]
-        assert (
-            "Note: Mostly missing here, so that predictions depend on the other columns: 'x1 (50 of 50 values)', "
-            "'x2 (50 of 50 values)', 'sex (30 of 50 values)'." in text
-        )
-        assert [entry["column"] for entry in printed_json(*command)["mostly_missing"]] == ["x1", "x2", "sex"]
-    assert (
-        "Mostly missing" not in unseen("predict", home / "plain.unseen", home / "new.csv", "-o", tmp_path / "o.csv")[1]
-    )
 
 
 def test_what_was_missing_in_training_as_well_is_no_news(home, tmp_path):

@@ -140,8 +140,6 @@ def test_any_card_is_refused_or_serves_adaptation_and_prediction(file, tmp_path)
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("column_summary", "age", "coded"), 1, r"column_summary/age/coded = 1; true or false is expected"),
-        (("column_summary", "age", "levels"), None, r"column_summary/age/levels = None; a list is expected"),
         (("data", "columns", 0, "column"), -1, r"data/columns/0/column = -1; text is expected"),
         (("data",), "text", r"data = 'text'; a dictionary is expected"),
         (("ensemble", "members", 0, "weight"), 1e7, r"ensemble/members/0/weight = 10000000\.0; a number from 0 to 1"),

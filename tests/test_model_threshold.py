@@ -54,7 +54,7 @@ def test_the_threshold_has_its_aim_on_out_of_domain_predictions(balance):
 def test_the_card_describes_the_threshold(model):
     text = model.card["threshold"]["text"]
     assert "the threshold for sensitivity=0.9" in text
-    assert "Decision threshold" in model._repr_html_()
+    assert "<dt>Threshold</dt>" in model._repr_html_()
 
 
 def test_a_threshold_of_one_half_changes_nothing():

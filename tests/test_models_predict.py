@@ -66,17 +66,16 @@ def test_domains_are_named_by_a_column_or_one_by_one_or_by_files(home, name):
 
 
 @pytest.mark.parametrize("form", ["polars", "pandas", "path"])
-@pytest.mark.parametrize("center", ["model", "target"])
-def test_tables_are_predicted_as_by_the_command(home, tmp_path, model, form, center):
+def test_tables_are_predicted_as_by_the_command(home, tmp_path, model, form):
     output = tmp_path / "o.parquet"
     command = ["predict", home / "source.unseen", home / "new.parquet", "-o", output, "--domain", "site"]
-    summary = printed_json(*command, "--keep", "site", "--centering", center)
-    found = model.predict_table(forms(home)[form], domain="site", keep=["site"], centering=center)
+    summary = printed_json(*command, "--keep", "site")
+    found = model.predict_table(forms(home)[form], domain="site", keep=["site"])
     assert_frame_equal(found.frame, pl.read_parquet(output), rel_tol=1e-9)
     assert (found.path, found.summary["output"]) == (None, None)
     for key in ("rows", "labels", "transductive", "agreement"):
         assert found.summary[key] == summary[key]
-    written = model.predict_table(forms(home)[form], tmp_path / "deep" / "own.csv", domain="site", centering=center)
+    written = model.predict_table(forms(home)[form], tmp_path / "deep" / "own.csv", domain="site")
     assert written.frame is None
     assert pl.read_csv(written.path)["label"].to_list() == found.frame["label"].to_list()
 
@@ -108,8 +107,6 @@ def test_what_cannot_be_predicted_is_refused_with_a_reason(home, tmp_path, model
         model.predict(pd.DataFrame([[1.0, 2.0]], columns=["x0", "x0"]))
     with pytest.raises(ValueError, match=r"should end in \.csv or \.parquet or \.xlsx"):
         model.predict_table(frame, tmp_path / "o.txt")
-    with pytest.raises(ValueError, match="centering must be 'model' or 'target'"):
-        model.predict_table(frame, centering="moon")
     save_model(model.estimator, tmp_path / "no_card.unseen", {})
     bare = unseen.load_model(tmp_path / "no_card.unseen")
     assert len(bare.predict(encoded(home)[0])) == 50
@@ -141,7 +138,7 @@ def test_python_warns_in_the_words_that_the_command_prints(home, tmp_path, name)
             ask(frame)
         notes = [str(warning.message) for warning in caught]
         assert {warning.filename for warning in caught} == {__file__}
-        starts = ("The column 'x2' is", "Mostly", "The column 'sex'", "The new")
+        starts = ("The column 'x2' is", "Mostly", "The column 'sex'", "Columns whose", "The new")
         for note, start in zip(notes, starts, strict=True):
             assert note.startswith(start)
             assert f"Note: {note}" in text

@@ -20,7 +20,7 @@ from cli_models import SITES, unseen
 from unseen.kernels import SizePlan
 from unseen.models import fit_table
 from unseen.models._model_file import load_model, read_card
-from unseen.models._row_stream import TableRows
+from unseen.models._table_fit import TableRows
 from unseen.tables import TableError, iter_batches, list_files, load_table
 from unseen.tables._load import read_survey, survey_table
 from unseen.utils.samples import Samples
@@ -165,7 +165,7 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
         told.append(total)
         return nullcontext(told.append)
 
-    monkeypatch.setattr("unseen.models._row_stream.progress", progress)
+    monkeypatch.setattr("unseen.models._table_fit.progress", progress)
     sample = read_survey(source.subsample(120, 0))
     found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source)
     assert (told[0], sum(told[1:])) == (600, 600)
@@ -218,7 +218,7 @@ def test_an_interrupt_leaves_no_model(parts, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unseen.models._row_stream.collect_statistics", interrupted)
+    monkeypatch.setattr("unseen.models._table_fit.collect_statistics", interrupted)
     (parts / "m.unseen").write_text("old")
     code, text = unseen("fit", parts / "parts", "--methods", "kfda", "-o", parts / "m.unseen", "--overwrite")
     assert code == 130

@@ -342,7 +342,7 @@ def test_centering_inside_a_pipeline_needs_whole_batches():
 )
 def test_a_model_of_types_that_files_do_not_hold_is_refused_with_what_to_do(tmp_path, estimator):
     fit = fit_table(TABLE, ("mine", estimator))
-    advice = "Model files hold .*LogisticRegression.*name the types: trusted="
+    advice = "Model files hold .*LogisticRegression.*name these types as trusted"
     with pytest.raises(ModelFileError, match=f"{type(estimator).__name__}.*{advice}"):
         save_model(fit.model, tmp_path / "mine.unseen", {})
     assert list(tmp_path.iterdir()) == []

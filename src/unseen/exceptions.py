@@ -59,7 +59,6 @@ REMEDIES = {
     "batch": "predict at least {min_rows} rows of each new domain at once",
     "inductive": "fit with transductive=False",
     "source": "name a source domain in sample_domain",
-    "center": 'predict with centering="model"',
 }
 
 
@@ -75,7 +74,7 @@ class SmallBatchError(ValueError):
     min_rows : int
         Number of rows that are needed.
     remedies : sequence of str
-        Which of "batch", "inductive", "source" and "center" avoid the error.
+        Which of "batch", "inductive" and "source" avoid the error.
     """
 
     def __init__(self, domain: object, rows: int, min_rows: int, remedies: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -24,7 +24,6 @@ from ._report import (
     print_result,
     translate_errors,
 )
-from ._show import quote_label
 from ._user_methods import append_to_path
 
 MAX_SHOWN_DOMAINS = 20
@@ -34,7 +33,6 @@ REMEDIES = {
     "batch": "predict a table with at least {min_rows} rows of each new domain",
     "inductive": "fit without --transductive",
     "source": "name a source domain in the column --domain",
-    "center": "omit --centering target",
 }
 
 
@@ -53,12 +51,6 @@ def predict(
             help="Columns to copy to the output, comma-separated, such as identifiers; or all.",
         ),
     ] = None,
-    centering: Annotated[
-        Literal["model", "target"],
-        o.make_option(
-            o.METHODS, help="Center as the model was fitted, or on the new rows of each domain (transductive)."
-        ),
-    ] = "model",
     coverage: Annotated[
         float | None,
         o.make_option(
@@ -120,7 +112,7 @@ def predict(
         with o.open_cluster(scheduler) as client, _open_output(output) as file:
             try:
                 prediction = fitted_model.predict_table(
-                    table, file, centering=centering, coverage=coverage, client=client, verbose=int(not quiet)
+                    table, file, coverage=coverage, client=client, verbose=int(not quiet)
                 )
             except SmallBatchError as error:
                 raise ValueError(f"{error.problem} {error.advice(REMEDIES)}") from error
@@ -150,8 +142,7 @@ def _open_output(output: Path) -> Iterator[Path]:
 
 def show_predictions(summary: dict[str, Any]) -> None:
     """Print the number of rows of each label, the accuracy if labels are known, and the novelty of the domains."""
-    from ..models import name_contributions
-    from ..shift import FAR_RATIO
+    from ..models import quote_label
 
     has_domains = any(entry["domain"] is not None for entry in summary["novelty"])
     _print_line(_format_rows(summary["rows"]))
@@ -169,14 +160,14 @@ def show_predictions(summary: dict[str, Any]) -> None:
     lines = []
     for entry in sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0)):
         text = entry["text"]
-        if (entry["ratio"] or 0) > FAR_RATIO:
-            text += name_contributions(summary["columns"], entry["domain"])
         lines.append(f"{quote_label(entry['domain'])}: {text}" if has_domains else text)
     _print_lines(lines, "all less novel")
 
 
 def _print_agreement(agreement: dict[str, Any], has_domains: bool) -> None:
     """Print the accuracy and the confusion matrix."""
+    from ..models import quote_label
+
     unlabeled = f"; {_format_rows(agreement['unlabeled'])} without a label" if agreement["unlabeled"] else ""
     _print_line(f"Accuracy: {_format_accuracy(agreement)}{unlabeled}")
     if has_domains:

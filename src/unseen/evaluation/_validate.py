@@ -569,10 +569,8 @@ def _other_sites_threshold(
     if aim is None:
         return DEFAULT_THRESHOLD
     risks = P[:, int(np.flatnonzero(classes == positive)[0])]
-    order = np.argsort(site, kind="stable")
-    order = order[(site[order] != held_out) & np.isfinite(risks[order])]
-    sizes = np.unique(site[order], return_counts=True)[1]
-    threshold = choose_domain_threshold(events[order], risks[order], sizes.tolist(), aim).threshold
+    is_used = (site != held_out) & np.isfinite(risks)
+    threshold = choose_domain_threshold(events[is_used], risks[is_used], site[is_used], aim).threshold
     # Predicted risks of 0 and 1 may be chosen, at which net benefit is not defined.
     return float(np.clip(threshold, CLOSEST_THRESHOLD, 1 - CLOSEST_THRESHOLD))
 

@@ -377,23 +377,18 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         shifted.calibration_offsets = scale * before + (scale - 1) * log_ratio + offsets
         return shifted
 
-    def moments(
-        self, X: Any, domain: Labels | None = None, *, all_members: bool = False
-    ) -> dict[tuple[int, Any], Moments]:
-        """Additive moments of samples by member and domain, for the centers of new domains.
-
-        They are those of members that center new domains or, with `all_members`, of all members that can.
-        """
+    def moments(self, X: Any, domain: Labels | None = None) -> dict[tuple[int, Any], Moments]:
+        """Additive moments of samples by domain and member that centers new domains, for their centers."""
         Z = self._transform_without_centering(X)
         moments = {}
         for j, features in Z.items():
             transformer = self.members_[j][0]
-            if all_members or centers_batches(transformer):
+            if centers_batches(transformer):
                 for name, domain_moments in get_domain_centers(transformer).moments(features, domain).items():
                     moments[j, name] = domain_moments
         return moments
 
-    def check_batches(self, rows: Mapping[Any, int], *, all_members: bool = False) -> None:
+    def check_batches(self, rows: Mapping[Any, int]) -> None:
         """Raise SmallBatchError if predictions depend on the rows of a new domain and it has too few of them.
 
         Source domains keep the centers that they had in training. Neighbors are looked for in every domain, so with
@@ -403,13 +398,9 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         ----------
         rows : mapping
             The number of rows of each domain; the name None stands for rows without names, which are a new domain.
-        all_members : bool, default=False
-            Whether projections are centered on new domains even if they were not fitted that way.
         """
         steps = [step for member in self.members_ for step in flatten_steps(member)]
-        centering = [
-            step for step in steps if _centers_batches(step) or (all_members and isinstance(step, DomainTransformer))
-        ]
+        centering = [step for step in steps if _centers_batches(step)]
         if not centering and not self.smoothing:
             return
         known_domains = [
@@ -419,8 +410,7 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         sources = set() if self.smoothing else set.intersection(*known_domains)
         for name, n in rows.items():
             if n < MIN_BATCH_ROWS and (name is None or name not in sources):
-                is_fitted_so = self.smoothing or any(map(_centers_batches, steps))
-                remedies = ("batch", "inductive" if is_fitted_so else "center", *(("source",) if sources else ()))
+                remedies = ("batch", "inductive", *(("source",) if sources else ()))
                 raise SmallBatchError(name, n, MIN_BATCH_ROWS, remedies)
 
     def predict_dask(self, X: Any, *, sample_domain: Any, method: str) -> Any:

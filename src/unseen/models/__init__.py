@@ -3,21 +3,28 @@
 Imports from `tables`, `model_selection` and `shift`.
 """
 
-from ._fit_data import fit
-from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
-from ._model_card import model_card
-from ._model_file import check_storable, load_model, read_card, save_model
-from ._new_data_notes import name_contributions
-from ._row_stream import TableRows, open_row_stream
-from ._table_fit import AUTO, TableFit, fit_notices, fit_table, make_preparation, resolve_methods
-from ._table_model import TableModel
-from ._threshold import (
+from ._fit import (
     check_threshold,
     choose_domain_threshold,
     choose_fit_threshold,
     choose_positive,
+    fit,
     with_threshold,
 )
+from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
+from ._model_card import model_card, quote_label, summarize_card
+from ._model_file import check_storable, load_model, read_card, save_model
+from ._table_fit import (
+    AUTO,
+    TableFit,
+    TableRows,
+    fit_notices,
+    fit_table,
+    make_preparation,
+    open_row_stream,
+    resolve_methods,
+)
+from ._table_model import TableModel
 
 __all__ = [
     "Model",

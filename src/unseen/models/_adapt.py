@@ -15,8 +15,8 @@ from ..model_selection import REFIT, SourceData, adapt_ensemble, check_new_domai
 from ..tables import TableError, as_text, encode_class_labels, is_folder_or_pattern, is_path
 from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list
+from ._fit import move_threshold
 from ._model import Model
-from ._threshold import move_threshold
 
 PRIOR_TOLERANCE = 1e-6  # of sums of class frequencies, which people round
 

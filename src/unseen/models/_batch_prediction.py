@@ -1,26 +1,164 @@
-"""Prediction of a new table in batches.
+"""Prediction of a new table in batches, and how its data differ from the training data.
 
-The result of a batch depends on its rows only, so that batches can be predicted in any process.
+The result of a batch depends on its rows only, so that batches can be predicted in any process. The facts of a batch
+are dictionaries of values that can be added.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy.special import bdtrc
 
 from ..estimators import map_on_cluster
-from ..linalg import Moments
-from ..tables import Agreement, NewValues, select_formulas
+from ..linalg import Array, Moments, merge_moments
+from ..model_selection import TablePreparation
+from ..tables import Agreement, NewValues, format_count, select_formulas
 from ..utils.progress import progress
+from ..utils.validation import EncodedLabels, Labels, format_list
 from ._new_data import NewRows, NewTable, RowRange
-from ._new_data_notes import BatchFacts, add_facts, describe_differences, measure_batch
 from ._table_model import TableModel
+
+BatchFacts = dict[str, dict[Any, Any]]  # statistics of rows, by kind and name; those of several batches are added
+
+MAX_NAMED_DOMAINS = 20  # in one note
+MIN_MISSING_SHARE = 0.5  # a column with a larger share of missing values is mostly missing
+SIGNIFICANCE_LEVEL = 0.01  # of the test that more values are missing than in training
+MIN_SHIFT = 3.0  # standard deviations of a column in training, between its mean there and in new data
+MIN_SHIFT_ROWS = 5  # of a new domain, fewer of which have no mean to compare
+MAX_SHIFTED = 5  # columns that are named
+
+
+def measure_batch(
+    model: TableModel, prepared: Array, domain: Labels | None, table: NewTable | None, X: Array
+) -> BatchFacts:
+    """Measure the rows of a batch: moments for the novelty of each domain and, for tables, missing values and means.
+
+    Without names there is one domain, None.
+    """
+    domains = list(EncodedLabels.from_domains(domain, len(X)).iter_rows())
+    features = model.novelty_features(prepared)
+    facts: BatchFacts = {"novelty": {name: model.novelty.moments(features[rows]) for name, rows in domains}}
+    if table is not None:
+        missing = np.isnan(X).sum(axis=0).tolist()
+        facts["missing"] = dict(zip(table.schema.feature_names, missing, strict=True))
+        if isinstance(model.preprocessor, TablePreparation):
+            numbers = prepared[:, : len(model.preprocessor.means_)]  # standardized, and before the levels
+            facts["means"] = {name: Moments.from_values(numbers[rows]) for name, rows in domains}
+    return facts
+
+
+def add_facts(first: BatchFacts, second: BatchFacts) -> BatchFacts:
+    """Add the facts of two batches."""
+    return {kind: merge_moments(first.get(kind, {}), second.get(kind, {})) for kind in first | second}
+
+
+def describe_differences(
+    facts: BatchFacts, rows: int, model: TableModel, table: NewTable | None, card: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Describe the differences of new data from the training data, in values that JSON can represent.
+
+    Parameters
+    ----------
+    facts : dict
+        The sum of `measure_batch` over all batches, and `new_levels` of the table.
+    rows : int
+        Number of rows.
+    model : TableModel
+        Its novelty score compares domains.
+    table : NewTable or None
+        The new table; None for an array, which has no columns to compare.
+    card : dict
+        The model card, with the missing values in training.
+    """
+    absent = [] if table is None else table.absent
+    absent_columns = {entry["column"] for entry in absent}
+    missing_in_training = card.get("data", {}).get("missing", {})
+    novelty = []
+    for domain, moments in facts["novelty"].items():
+        result = asdict(model.novelty.score_moments(moments))
+        values = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in result.items()}
+        novelty.append({"domain": domain, **values})
+    return {
+        "absent": absent,
+        "mostly_missing": [
+            {"column": name, "missing": n}
+            for name, n in facts.get("missing", {}).items()
+            if name not in absent_columns and _is_mostly_missing(n, rows, missing_in_training.get(name, 0.0))
+        ],
+        "new_levels": [
+            {"column": name, "rows": values.rows, "levels": list(values.examples)}
+            for name, values in facts.get("new_levels", {}).items()
+        ],
+        "novelty": novelty,
+        "shifted": list(_find_shifted(facts["means"], model, table)) if table and "means" in facts else [],
+    }
+
+
+def _find_shifted(means: Mapping[Any, Moments], model: TableModel, table: NewTable) -> Iterator[dict[str, Any]]:
+    """Yield columns of numbers whose mean in a new domain is far from that of training, the farthest first."""
+    names = table.schema.feature_names
+    numeric = [name for i, name in enumerate(names) if i not in model.preprocessor.categorical]
+    for domain, moments in means.items():
+        farthest = np.argsort(-np.abs(moments.mean), kind="stable")[:MAX_SHIFTED]
+        for i in farthest.tolist():
+            shift = float(moments.mean[i])
+            if moments.count >= MIN_SHIFT_ROWS and abs(shift) >= MIN_SHIFT:
+                yield {"domain": domain, "column": numeric[i], "shift": shift}
+
+
+def _is_mostly_missing(n_missing: int, n_rows: int, share_in_training: float) -> bool:
+    """Whether most values of a column are missing, and significantly more than in training."""
+    if n_missing <= MIN_MISSING_SHARE * n_rows or share_in_training > MIN_MISSING_SHARE:
+        return False
+    p_value = bdtrc(n_missing - 1, n_rows, share_in_training)  # of n_missing or more values
+    return bool(p_value < SIGNIFICANCE_LEVEL)
+
+
+def difference_notes(facts: Mapping[str, Any], rows: int) -> Iterator[str]:
+    """Yield a sentence for each way in which new data differ from the training data."""
+    for entry in facts["absent"]:
+        where = f" from {format_list(entry['files'], quote=False)}" if entry["files"] else ""
+        hint = f" Did you mean {entry['similar']!r}?" if entry["similar"] else ""
+        yield (
+            f"The column {entry['column']!r} is absent{where}. Some of its values were missing in training, so all of "
+            f"them are treated as missing.{hint}"
+        )
+    if facts["mostly_missing"]:
+        columns = [f"{entry['column']} ({entry['missing']:,} of {rows:,} values)" for entry in facts["mostly_missing"]]
+        yield f"Mostly missing here, so that predictions depend on the other columns: {format_list(columns)}."
+    for entry in facts["new_levels"]:
+        yield (
+            f"The column {entry['column']!r} has values that training did not have, in {entry['rows']:,} of "
+            f"{format_count(rows, 'row')}: {format_list(entry['levels'])}. They are treated as rare values."
+        )
+    if facts["shifted"]:
+        texts = []
+        for entry in facts["shifted"]:
+            where = "" if entry["domain"] is None else f" of {entry['domain']}"
+            texts.append(f"{entry['column']!r}{where} ({entry['shift']:+,.1f})")
+        yield (
+            "Columns whose mean is far from that of training, in standard deviations: "
+            f"{format_list(texts, MAX_SHIFTED, quote=False)}. Check their units, and numbers that stand for missing "
+            "values."
+        )
+    far = [entry for entry in facts["novelty"] if entry["far"]]
+    if far:
+        names = [str(entry["domain"]) for entry in far if entry["domain"] is not None]
+        where = f" ({format_list(names, MAX_NAMED_DOMAINS, quote=False)})" if names else ""
+        farthest = max(far, key=lambda entry: entry["ratio"] or 0.0)
+        yield (
+            f"The new rows{where} lie outside of the source domains: their distance is {farthest['ratio'] or 0.0:.1f} "
+            "times the distance that is usual for a source domain from the others. Check some predictions by hand."
+        )
+
 
 MAX_DOMAINS = 1_000  # a column with more values probably numbers the rows
 SET_SEPARATOR = " | "  # between the labels of a prediction set
@@ -38,7 +176,6 @@ class BatchPrediction:
     model: TableModel
     table: NewTable
     verbose: int
-    center_all: bool = False  # also center projections that were fitted with centering="source"
     coverage: float | None = None  # of prediction sets; None for no sets
     card: Mapping[str, Any] = field(default_factory=dict)  # of the model, with which the new data are compared
     centers: Mapping[tuple[int, Any], Moments] | None = None  # of new domains, after the first pass
@@ -47,7 +184,7 @@ class BatchPrediction:
     def frames(self, client: Any = None) -> Generator[pl.DataFrame]:
         """Predict batch by batch, in this process or on the workers of a cluster."""
         self.model.ensemble.check_partial_batches()
-        if self._needs_centers:
+        if self.model.centers_new_domains:
             for _ in self._process("Centering", client):
                 pass
             self.centers = self.facts["centers"]
@@ -57,11 +194,7 @@ class BatchPrediction:
 
     def _check_batch_sizes(self) -> None:
         rows = {name: moments.count for name, moments in self.facts["novelty"].items()}
-        self.model.ensemble.check_batches(rows, all_members=self.center_all)
-
-    @property
-    def _needs_centers(self) -> bool:
-        return self.center_all or self.model.centers_new_domains
+        self.model.ensemble.check_batches(rows)
 
     def _process(self, description: str, client: Any) -> Iterator[Any]:
         """Process all batches in order, show progress, and add up their statistics."""
@@ -96,8 +229,8 @@ class BatchPrediction:
         prepared = model.prepare(batch.X)
         if self.centers is None:
             facts = measure_batch(model, prepared, batch.domain, self.table, batch.X)
-            if self._needs_centers:
-                facts["centers"] = ensemble.moments(prepared, batch.domain, all_members=self.center_all)
+            if model.centers_new_domains:
+                facts["centers"] = ensemble.moments(prepared, batch.domain)
                 return len(batch.X), facts, None
         P = ensemble.combine_members(prepared, batch.domain, self.centers)
         labels = model.classes_[model.decide(P)]
@@ -134,7 +267,7 @@ class BatchPrediction:
                 {"label": label, "rows": facts["labels"].get(label, 0)} for label in self.model.classes_.tolist()
             ],
             "confidence": facts["confidence"]["sum"] / n_rows,
-            "transductive": self.center_all or self.model.transductive,
+            "transductive": self.model.transductive,
             "sets": self._summarize_sets(),
             "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
             **describe_differences(facts, n_rows, self.model, self.table, self.card),

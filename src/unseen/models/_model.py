@@ -8,13 +8,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from sklearn.utils import check_consistent_length, gen_batches
 
-from ..exceptions import NewDataWarning, ParameterError, warn
+from ..exceptions import NewDataWarning, warn
 from ..linalg import Array, Ints
 from ..model_selection import MIN_BATCH_ROWS, Forecast, plan_adaptation
 from ..shift import NoveltyResult
@@ -30,13 +30,17 @@ from ..tables import (
 )
 from ..utils.io import atomic_write, check_output_path, escape_controls, temporary_folder
 from ..utils.validation import Labels
-from ._batch_prediction import BatchPrediction
-from ._card_html import describe_card, render_card
-from ._coefficients import list_coefficients
-from ._model_card import forecast_from_dict
+from ._batch_prediction import (
+    BatchFacts,
+    BatchPrediction,
+    add_facts,
+    describe_differences,
+    difference_notes,
+    measure_batch,
+)
+from ._model_card import describe_card, forecast_from_dict, render_card
 from ._new_data import NewRows, NewTable, as_array
-from ._new_data_notes import BatchFacts, add_facts, describe_differences, difference_notes, measure_batch
-from ._table_model import TableModel
+from ._table_model import TableModel, list_coefficients
 from ._trusted_types import find_width
 
 if TYPE_CHECKING:
@@ -150,12 +154,9 @@ class Model:
     @cached_property
     def schema(self) -> Schema:
         """The columns that the model needs."""
-        try:
-            return Schema.from_dict(self.card["schema"])
-        except (KeyError, TypeError, ValueError) as error:
-            reason = " ".join(getattr(error, "problems", []))
-            text = f"{self.name}: its card does not describe the columns that the model needs. {reason}"
-            raise ModelFileError(text.strip()) from error
+        if "schema" not in self.card:
+            raise ModelFileError(f"{self.name}: its card does not describe the columns that the model needs.")
+        return Schema.from_dict(self.card["schema"])
 
     @property
     def expected_performance(self) -> Forecast:
@@ -164,10 +165,9 @@ class Model:
         It is the :class:`unseen.model_selection.Forecast` of the cross-fitted scores on held-out domains, and assumes
         that a new domain differs from the training domains as they differ from each other. ``print`` shows a sentence.
         """
-        try:
-            return forecast_from_dict(self.card["expected_performance"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{self.name}: its card does not contain the expected performance.") from error
+        if not self.card.get("expected_performance"):
+            raise ModelFileError(f"{self.name}: its card does not contain the expected performance.")
+        return forecast_from_dict(self.card["expected_performance"])
 
     def __repr__(self) -> str:
         return f"<Model: {describe_card(self.card)}>"
@@ -470,7 +470,6 @@ class Model:
         data: Any,
         output: str | os.PathLike[str] | None = None,
         *,
-        centering: Literal["model", "target"] = "model",
         coverage: float | None = None,
         client: Any = None,
         verbose: int = 0,
@@ -490,8 +489,6 @@ class Model:
             used.
         output : str or path, default=None
             A .csv, .parquet or .xlsx file to write; None returns a DataFrame.
-        centering : {"model", "target"}, default="model"
-            Center projections as in training, or on the new rows of each domain (transductive).
         coverage : float, default=None
             Add a column of prediction sets with this coverage: see `predict_set`.
         client : dask.distributed.Client, default=None
@@ -506,27 +503,16 @@ class Model:
         predictions : TablePredictions
             Summary, notices, and the DataFrame or the path of the file.
         """
-        if centering not in ("model", "target"):
-            raise ParameterError("centering", f"centering must be 'model' or 'target'; got {centering!r}.")
         model = self.table_model
         if coverage is not None:  # an unattainable coverage raises an error before the data are read
             model.ensemble.resolve_coverage(coverage)
-        if centering == "target":
-            model.check_can_center()
         if isinstance(data, NewTable):
             table = data
             notices = []  # the caller of `open_table` has them already
         else:
             table = self.open_table(data, domain=domain, keep=keep, batch_size=batch_size)
             notices = table.notices
-        prediction = BatchPrediction(
-            model,
-            table,
-            verbose,
-            center_all=centering == "target",
-            coverage=coverage,
-            card=self.card,
-        )
+        prediction = BatchPrediction(model, table, verbose, coverage, self.card)
         path = None if output is None else Path(output)
         with closing(prediction.frames(client)) as frames:
             frame = _concatenate(frames, path)

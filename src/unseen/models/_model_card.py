@@ -1,21 +1,27 @@
-"""The model card: a description of a fitted model as a dictionary for JSON."""
+"""The model card: a description of a fitted model as a dictionary for JSON, and its summary for people.
+
+A card may come from a file of a stranger. `check_card` checks its structure when it is loaded, and every value that is
+shown is escaped.
+"""
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 
-from ..model_selection import Forecast, describe_expected_performance
-from ..shift import MAGNITUDES
-from ..tables import Schema, SurveyedTable, Table
+from ..model_selection import METHODS, Forecast, describe_expected_performance
+from ..tables import Schema, SurveyedTable, Table, format_count
+from ..utils.io import escape_controls
 from ..utils.optional_imports import environment_info
-from ._new_data_notes import QUANTILES, summarize_columns
+from ..utils.validation import format_list
 from ._table_fit import TableFit
 
 LEADERBOARD_KEYS = ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "is_selected")
@@ -88,7 +94,6 @@ def model_card(
             "columns": table.describe_columns(),
         },
         "schema": table.schema.to_dict(),
-        "column_summary": summarize_columns(table),
         "method": method,
         "model": fit.name,
         "kind": fit.kind,
@@ -128,16 +133,16 @@ def forecast_to_dict(forecast: Forecast) -> dict[str, Any]:
 def forecast_from_dict(data: Mapping[str, Any]) -> Forecast:
     """Make a forecast from the result of `forecast_to_dict`."""
     low, high = data["bounds"]
-    return Forecast(
-        mean=float(data["mean"]),
-        lower=-np.inf if data["lower"] is None else float(data["lower"]),
-        upper=np.inf if data["upper"] is None else float(data["upper"]),
-        level=float(data["level"]),
-        metric=str(data["metric"]),
-        scores=tuple(map(float, data["scores"])),
-        bounds=(-np.inf if low is None else float(low), np.inf if high is None else float(high)),
-        is_percent=bool(data["is_percent"]),
-    )
+    values = {name: value for name, value in data.items() if name != "text"}
+    values["lower"] = _with_infinity(data["lower"], -np.inf)
+    values["upper"] = _with_infinity(data["upper"], np.inf)
+    values["bounds"] = (_with_infinity(low, -np.inf), _with_infinity(high, np.inf))
+    values["scores"] = tuple(data["scores"])
+    return Forecast(**values)
+
+
+def _with_infinity(value: float | None, infinity: float) -> float:
+    return infinity if value is None else value
 
 
 def check_card(card: Any) -> None:
@@ -158,11 +163,6 @@ def check_card(card: Any) -> None:
     ensemble = card.get("ensemble")
     if ensemble and sum(member["weight"] for member in ensemble["members"]) > 1 + WEIGHT_TOLERANCE:
         raise ValueError("its card has ensemble/members whose weights sum to more than 1")
-    for name, column in (card.get("column_summary") or {}).items():
-        width = len(column["levels"]) if column["kind"] == "categorical" else len(QUANTILES)
-        for domain in column["domains"].values():
-            if len(domain["profile"]) != width or len(domain["magnitudes"] or MAGNITUDES) != len(MAGNITUDES):
-                raise ValueError(f"its card has lists of other lengths than expected in column_summary/{name}")
     if "schema" in card:
         try:
             Schema.from_dict(card["schema"])
@@ -224,12 +224,9 @@ def _is_number(value: Any) -> bool:
 
 MAX_SHOWN_VALUE = 60  # characters in an error message
 MAX_NUMBER = 1e18
-MAX_VALUE = 1e150
 WEIGHT_TOLERANCE = 1e-6  # of their sum, for rounding errors
 VERSION = re.compile(r"[0-9][0-9A-Za-z.+]{0,40}")  # which enters a command that users are told to run
 ANY_NAME = "*"  # key of a dictionary whose entries all have the same kind
-# Of data, which may be larger than all that is counted or measured here, but not so large that squares are infinite.
-VALUE = _Kind("a number", lambda value: type(value) in (int, float) and abs(value) <= MAX_VALUE)
 TEXT = _Kind("text", lambda value: type(value) is str)
 COUNT = _Kind("a number of things", lambda value: type(value) is int and 0 <= value < MAX_NUMBER)
 NUMBER = _Kind("a number", _is_number)
@@ -260,16 +257,6 @@ CARD_FIELDS: dict[str, Any] = {
         "notices": [TEXT],
         "columns?": [{"column": TEXT, "use": TEXT, "levels": _Or(COUNT), "why": _Or(TEXT)}],
     },
-    "column_summary?": _Or(
-        {
-            ANY_NAME: {
-                "kind": TEXT,
-                "coded": FLAG,
-                "levels": [TEXT],
-                "domains": {ANY_NAME: {"profile": [VALUE], "magnitudes": _Or([VALUE])}},
-            }
-        }
-    ),
     "ensemble?": _Or(
         {
             "members": [{"model": TEXT, "weight": SHARE, "kind": TEXT}],
@@ -317,3 +304,228 @@ def _without_infinity(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_without_infinity(entry) for entry in value]
     return None if isinstance(value, float) and not np.isfinite(value) else value
+
+
+# Sections of the cards of `unseen.fit`. An estimator that was saved with another card lacks them.
+FIT_SECTIONS = ("created", "data", "ensemble", "kind", "schema", "scores")
+BAR_WIDTH = 20  # characters of a bar for a weight of 1
+MAX_NAMES = 12  # classes, domains or columns that are listed
+KIND_TEXTS = {
+    "plain": "plain: classifies row by row",
+    "inductive": "inductive: classifies row by row",
+    "transductive": "transductive: uses all rows of each new domain together, so it needs a batch of each",
+}
+SCALE_TEXTS = {"standardize": "columns to unit variance", "l2": "rows to unit length", "none": "none"}
+VERSION_NAMES = ("unseen", "python", "numpy", "scipy", "scikit-learn")
+USAGE = """model.predict(new_site)        # classes
+model.predict_proba(new_site)  # probabilities
+model.novelty(new_site)        # distance
+model.save("model.unseen")"""
+STYLE = """
+.unseen-card{font:14px/1.45 system-ui,sans-serif;max-width:58rem;border:1px solid #8886;border-radius:6px;
+ padding:.8em 1.1em}
+.unseen-card h4{margin:0 0 .5em;font-size:1.15em;overflow-wrap:anywhere}
+.unseen-card dl{margin:.5em 0}
+.unseen-card dl>div{display:flex;flex-wrap:wrap;gap:0 1em;padding:.45em 0;border-top:1px solid #8884}
+.unseen-card dt{flex:1 1 9.5em;font-weight:600}
+.unseen-card dd{flex:7 1 16em;margin:0;min-width:0;overflow-wrap:anywhere}
+.unseen-card p{margin:0 0 .25em}
+.unseen-card .big{font-size:1.7em;font-weight:600;line-height:1.2}
+.unseen-card table{border-collapse:collapse;margin:.3em 0;color:inherit;font:inherit}
+.unseen-card td{padding:.1em 1.2em .1em 0;text-align:left}
+.unseen-card pre{margin:.2em 0 0;white-space:pre;overflow-x:auto;font-size:.93em}
+.unseen-card summary{cursor:pointer}
+"""
+
+
+def describe_card(card: Mapping[str, Any]) -> str:
+    """Describe a model in one line: what it predicts, from what, and the data that it was trained on."""
+    if not all(map(card.get, FIT_SECTIONS)):
+        return escape_controls(str(card.get("model", "unknown")))
+    data = card["data"]
+    classes = format_list([entry["class"] for entry in data["classes"]], MAX_NAMES, quote=False)
+    names = {member["model"] for member in card["ensemble"]["members"]}
+    name = _describe_method(names.pop()) if len(names) == 1 else f"an ensemble of {len(names)} models"
+    target = card["schema"]["label"] or "classes"
+    n_domains = format_count(len(data["domains"]), "domain")
+    text = f"{name} predicts {target!r} ({classes}); {format_count(data['rows'], 'row')} of {n_domains}"
+    return escape_controls(text)
+
+
+def _describe_method(name: str) -> str:
+    """The description of a method in the registry, or the name."""
+    method = METHODS.get(name.partition(" + ")[0].partition(",")[0])
+    return name if method is None else method.description
+
+
+def quote_label(label: object) -> str:
+    """Return a label as text, quoted if it contains commas, line breaks or control characters."""
+    text = str(label)
+    is_plain = text.isprintable() and "," not in text and text == text.strip() and text != ""
+    return text if is_plain else repr(text)
+
+
+def summarize_card(card: Mapping[str, Any]) -> dict[str, Any]:
+    """Summarize a card in text; cards of other versions may lack some of it.
+
+    Returns
+    -------
+    summary : dict
+        `facts` by name, and `blocks` that follow them: sentences, and tables with `title`, `columns` (those of text and
+        those of numbers), `rows` and `total`, a last row or None.
+    """
+    data = card.get("data", {})
+    ensemble = card.get("ensemble") or {}
+    forecast = card.get("expected_performance")
+    machine = card.get("machine", {})
+    facts = {
+        "data": f"{data['name']}: {data['rows']:,} rows, {data['features']:,} features" if data else "",
+        "domains": _count_names(data.get("domains", ())),
+        "classes": _count_names(entry["class"] for entry in data.get("classes", [])),
+        "model": str(card.get("model", "")),
+        "settings": ", ".join(f"{name}={value}" for name, value in card.get("settings", {}).items()),
+        "kind": KIND_TEXTS.get(str(card.get("kind")), ""),
+        "scaling": SCALE_TEXTS.get(str(card.get("scale")), ""),
+        "calibration": _calibration_text(ensemble.get("calibration")),
+        "threshold": str((card.get("threshold") or {}).get("text", "")),
+        "novelty": _novelty_text(card.get("novelty", {}).get("reference", {})),
+        "adapted": _adaptation_text(card.get("adaptation")),
+        "created": str(card.get("created", "")),
+        "command": str(card.get("command", "")),
+        "own types": ", ".join(card.get("trusted_types", [])),
+        "versions": ", ".join(f"{name} {machine[name]}" for name in VERSION_NAMES if machine.get(name)),
+    }
+    remark = "The settings were selected on these domains, so the scores are slightly optimistic."
+    blocks = [
+        _member_table(ensemble.get("members", [])),
+        *ensemble.get("decisions", []),
+        forecast and forecast["text"],
+        _score_table(card),
+        # 1-NN has no settings to select, and the scores of an ensemble are cross-fitted.
+        remark if card.get("settings") and card.get("scores") else "",
+    ]
+    return {"facts": {name: text for name, text in facts.items() if text}, "blocks": list(filter(None, blocks))}
+
+
+def _count_names(labels: Any) -> str:
+    names = [quote_label(label) for label in labels]
+    return f"{len(names)}: {format_list(names, MAX_NAMES, quote=False)}" if names else ""
+
+
+def _calibration_text(calibration: Mapping[str, Any] | None) -> str:
+    """Describe the calibration of the probabilities on held-out domains."""
+    if not calibration:
+        return ""
+    before = calibration["before"]
+    after = calibration["after"]
+    text = (
+        f"calibration error on held-out domains {100 * after['ece']:.1f} points ({100 * before['ece']:.1f} without "
+        f"temperature scaling), log loss {after['log_loss']:.3f}"
+    )
+    if after["log_loss"] > before["log_loss"]:
+        return f"{text}; scaling does not reduce it here ({before['log_loss']:.3f} without)"
+    return f"{text} ({before['log_loss']:.3f} without)"
+
+
+def _novelty_text(reference: Mapping[str, float]) -> str:
+    if not reference:
+        return ""
+    furthest = max(reference, key=lambda name: reference[name])
+    return (
+        f"median distance of a source domain to the nearest other one {float(median(reference.values())):.3f}; "
+        f"largest {reference[furthest]:.3f}, of {quote_label(furthest)}"
+    )
+
+
+def _adaptation_text(adaptation: Mapping[str, Any] | None) -> str:
+    """Describe how a model was adapted to a new domain, and from which model."""
+    if not adaptation:
+        return ""
+    parent = adaptation["parent"]
+    checksum = f", SHA-256 {parent['sha256'][:12]}..." if parent["sha256"] else ""
+    domain = f" of {quote_label(adaptation['domain'])}" if adaptation["domain"] is not None else ""
+    return (
+        f"{adaptation['created']}, to {adaptation['labels']:,} labels{domain}, level {adaptation['level']}; from "
+        f"{parent['name']}{checksum}"
+    )
+
+
+def _member_table(members: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The models of an ensemble of several with their weights as bars, the largest first; settings share a line."""
+    if len(members) < 2:
+        return None
+    weights: Counter[str] = Counter()
+    for member in members:
+        weights[member["model"]] += member["weight"]
+    n_settings = Counter(member["model"] for member in members)
+    kinds = {member["model"]: member["kind"] for member in members}
+    rows = []
+    for name, weight in weights.most_common():
+        settings = f" ({n_settings[name]} settings)" if n_settings[name] > 1 else ""
+        bar = "█" * max(1, round(BAR_WIDTH * weight))
+        rows.append([f"{name}{settings}", kinds[name], bar, f"{100 * weight:.0f}%"])
+    columns = (["model", "kind", "weight"], [""])
+    return {"title": "Members of the ensemble", "columns": columns, "rows": rows, "total": None}
+
+
+def _score_table(card: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The scores by held-out domain, beside those of the baseline if there is one, and their means."""
+    scores = card.get("scores")
+    if not scores or not scores["by_domain"]:
+        return None
+    is_percent = (card.get("expected_performance") or {}).get("is_percent", True)
+
+    def format_score(score: float) -> str:
+        return f"{100 * score:.1f}" if is_percent else f"{score:.3f}"
+
+    rows = [[quote_label(name), format_score(score)] for name, score in scores["by_domain"].items()]
+    total = ["mean", format_score(scores["mean"])]
+    numbers = [str(card.get("model"))]
+    baseline = scores.get("baseline")
+    n_rows = scores.get("rows")
+    if baseline:
+        numbers.append("plain logistic")
+        for row, score in zip(rows, baseline.values(), strict=True):
+            row.append(format_score(score))
+        total.append(format_score(fmean(baseline.values())))
+    if n_rows:
+        numbers.insert(0, "rows scored")
+        for row, count in zip(rows, n_rows.values(), strict=True):
+            row.insert(1, f"{count:,}")
+        total.insert(1, "")
+    metric = str(scores.get("metric") or "accuracy")
+    title = f"{metric[0].upper()}{metric[1:]} on held-out domains{', in percent' if is_percent else ''}"
+    return {"title": title, "columns": (["held-out domain"], numbers), "rows": rows, "total": total}
+
+
+def render_card(card: Mapping[str, Any]) -> str:
+    """Render the card of a model as a fragment of HTML."""
+    if not all(map(card.get, FIT_SECTIONS)):
+        return f"<p>{_escape(describe_card(card))}: this card was not written by unseen.fit.</p>"
+    summary = summarize_card(card)
+    parts = [f"<h4>Model that predicts <em>{_escape(card['schema']['label'] or 'the class')}</em> in new domains</h4>"]
+    if card.get("expected_performance"):
+        forecast = forecast_from_dict(card["expected_performance"])
+        score = f'<span class="big">{_escape(forecast.format_score(forecast.mean))}</span> {_escape(forecast.metric)}'
+        parts.append(f"<p>{score} expected on a new domain</p>")
+    columns = [column["name"] for column in card["schema"]["columns"]]
+    facts = {**summary["facts"], "columns": format_list(columns, MAX_NAMES, quote=False)}
+    entries = [f"<div><dt>{name.capitalize()}</dt><dd>{_escape(text)}</dd></div>" for name, text in facts.items()]
+    parts.append(f"<dl>{''.join(entries)}</dl>")
+    parts += map(_render_block, [*summary["blocks"], *card["data"]["notices"]])
+    parts.append(f"<pre>{_escape(USAGE)}</pre>")
+    return f'<style>{STYLE}</style><div class="unseen-card">{"".join(parts)}</div>'
+
+
+def _render_block(block: Any) -> str:
+    """Render a sentence or a table."""
+    if isinstance(block, str):
+        return f"<p>{_escape(block)}</p>"
+    header = [name for names in block["columns"] for name in names]
+    rows = [header, *block["rows"], *filter(None, [block["total"]])]
+    lines = [f"<tr>{''.join(f'<td>{_escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    return f"<details><summary>{_escape(block['title'])}</summary><table>{''.join(lines)}</table></details>"
+
+
+def _escape(value: object) -> str:
+    return html.escape(escape_controls(str(value)))

@@ -41,7 +41,6 @@ from ._trusted_types import (
     parse_json,
     reset_runtime_settings,
     type_name,
-    untrusted_types,
 )
 
 FORMAT = 6  # files of earlier formats are not compressed, and contain trees in another form
@@ -57,10 +56,8 @@ FREE_BYTES = 2**24  # that any file may decompress to
 # Types that skops does not load by default. By default it loads all estimators of scikit-learn, which is more than
 # models of this package contain; `untrusted_types` rejects the rest.
 TRUSTED = (
-    "functools.partial",
     "numpy.dtype",
     "sklearn.tree._tree.Tree",
-    "sklearn.utils.validation.check_array",
     *map(type_name, (*OWN_TYPES, *TREE_PARTS)),
 )
 
@@ -101,15 +98,16 @@ def save_model(
     path = Path(path)
     names = _type_names(trusted)
     stored = copy_for_file(model)
-    _require_trusted(untrusted_types(stored, names), names)
     try:  # a model that `load_model` would reject is not written
-        check_estimators(stored, names)
         payload = skops.dumps(stored)
         foreign = check_structure(payload, names)
+        _require_trusted(foreign, names)
+        check_estimators(stored, names)
         _check_payload_size(len(payload))
+    except ModelFileError:
+        raise
     except Exception as error:  # skops raises many types of errors for what it cannot store
         raise ModelFileError(f"This model cannot be stored: {error}.") from error
-    _require_trusted(foreign, names)
     header = {
         "format": FORMAT,
         "unseen": __version__,
@@ -146,27 +144,24 @@ def check_storable(classifiers: Iterable[Any], *, trusted: Iterable[str | type] 
         Types that may be stored beyond those of :func:`unseen.load_model`.
     """
     skops = optional_import("skops.io", "Saving a model")
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 4))
-    y = np.arange(40) % 2
+    X = np.random.default_rng(0).normal(size=(40, 4))
     foreign: set[str] = set()
     for classifier in classifiers:
         tried = clone(classifier)
         try:
             with ignore_warnings(Warning):
-                tried.fit(X, y)
+                tried.fit(X, np.arange(40) % 2)
         except Exception:  # a classifier of the user may need other columns than these
             tried = classifier
-        foreign.update(untrusted_types(copy_for_file(tried)))
-        _require_importable(foreign)
         try:
-            foreign.update(check_structure(skops.dumps(copy_for_file(tried)), foreign))
+            payload = skops.dumps(copy_for_file(tried))
+            foreign.update(check_structure(payload, trusted=check_structure(payload)))  # also those inside of others
         except Exception as error:  # skops raises many types of errors for what it cannot store
             raise ModelFileError(f"This model cannot be stored: {type(classifier).__name__}: {error}") from error
     _require_trusted(sorted(foreign), _type_names(trusted))
 
 
-def _require_trusted(foreign: list[str], trusted: Collection[str]) -> None:
+def _require_trusted(foreign: Iterable[str], trusted: Collection[str]) -> None:
     """Raise ModelFileError unless all foreign types were named by the user and can be imported by a reader."""
     missing = [name for name in foreign if name not in trusted]
     if missing:
@@ -175,27 +170,17 @@ def _require_trusted(foreign: list[str], trusted: Collection[str]) -> None:
         raise ModelFileError(
             f"This model cannot be stored: it holds objects of type {', '.join(missing)}. Model files hold the "
             f"estimators of unseen and {storable}; nearest neighbors need algorithm='brute'. To store it all the same, "
-            f"name these types as trusted. Readers of the file have to name them too."
+            "name these types as trusted. Readers of the file have to name them too."
         )
-    _require_importable(foreign)
-
-
-def _require_importable(names: Iterable[str]) -> None:
-    for name in names:
-        if not _can_import(name):
+    for name in foreign:
+        module, _, attribute = name.rpartition(".")
+        try:
+            getattr(importlib.import_module(module), attribute)
+        except (AttributeError, ImportError, ValueError) as error:
             raise ModelFileError(
                 f"This model cannot be stored: readers of the file could not import {name!r}. Define it in a module "
                 "that can be imported by its name, not in a script."
-            )
-
-
-def _can_import(name: str) -> bool:
-    """Whether a type or function is found under its name, as skops looks for it."""
-    module, _, attribute = name.rpartition(".")
-    try:
-        return hasattr(importlib.import_module(module), attribute)
-    except (ImportError, ValueError):
-        return False
+            ) from error
 
 
 def _type_names(trusted: Iterable[str | type]) -> list[str]:
@@ -277,7 +262,6 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str | type] = 
         _reject_untrusted(path, check_structure(payload, names), names)
         with ignore_warnings(InconsistentVersionWarning):  # one warning below replaces one for each estimator
             estimator = skops.loads(payload, trusted=[*TRUSTED, *estimator_names(), *names])
-        _reject_untrusted(path, untrusted_types(estimator, names), names)
         check_estimators(estimator, names)
         reset_runtime_settings(estimator, names)
         model = Model(estimator, card, str(path))
@@ -344,9 +328,9 @@ def _read(path: Path, with_payload: bool) -> tuple[dict[str, Any], bytes]:
     if is_special_file(path):
         raise ModelFileError(f"{path}: not a file. Pass a file that `unseen fit` wrote.")
     with path.open("rb") as file:  # outside of the try block: a missing file raises FileNotFoundError
-        looks_like_archive = False
+        if file.read(4) != b"PK\x03\x04":
+            raise ModelFileError(f"{path}: not a model file. Pass a file that `unseen fit` wrote.")
         try:
-            looks_like_archive = file.read(4) == b"PK\x03\x04"
             with zipfile.ZipFile(file) as archive:
                 card = _read_card(path, archive)
                 payload = archive.read(PAYLOAD) if with_payload else b""
@@ -354,8 +338,6 @@ def _read(path: Path, with_payload: bool) -> tuple[dict[str, Any], bytes]:
             raise
         # Damaged archives fail in many ways: a wrong offset, an encryption flag, an unknown version, a broken name.
         except Exception as error:
-            if isinstance(error, zipfile.BadZipFile) and not looks_like_archive:
-                raise ModelFileError(f"{path}: not a model file. Pass a file that `unseen fit` wrote.") from error
             raise ModelFileError(f"{path}: damaged or cut off ({error}). Copy it again, or fit again.") from error
     if with_payload and hashlib.sha256(payload).hexdigest() != card["payload"]["sha256"]:
         raise ModelFileError(f"{path}: the model in it is not the one that its card describes. It was altered.")
@@ -364,10 +346,10 @@ def _read(path: Path, with_payload: bool) -> tuple[dict[str, Any], bytes]:
 
 def _read_card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
     """Read the card of an archive, and check the members of the archive and the format and checksum of the card."""
-    members = archive.infolist()
-    if sorted(member.filename for member in members) != sorted([CARD, PAYLOAD]):
+    sizes = {member.filename: member.file_size for member in archive.infolist()}
+    if sorted(sizes) != sorted([CARD, PAYLOAD]) or len(archive.infolist()) != 2:
         raise ModelFileError(f"{path}: a zip archive, but not a model file. Pass a file that `unseen fit` wrote.")
-    for member in members:
+    for member in archive.infolist():
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ModelFileError(f"{path}: refused, because it is compressed by another method than deflate.")
         if member.file_size > FREE_BYTES + MAX_COMPRESSION * member.compress_size:
@@ -375,11 +357,10 @@ def _read_card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
                 f"{path}: refused, because {member.compress_size:,} compressed bytes would become "
                 f"{member.file_size:,}, more than any model."
             )
-    _check_payload_size(archive.getinfo(PAYLOAD).file_size)
-    size = archive.getinfo(CARD).file_size
-    if size > MAX_CARD_BYTES:
+    _check_payload_size(sizes[PAYLOAD])
+    if sizes[CARD] > MAX_CARD_BYTES:
         raise ModelFileError(
-            f"{path}: refused, because its card has {size:,} bytes; at most {MAX_CARD_BYTES:,} are read."
+            f"{path}: refused, because its card has {sizes[CARD]:,} bytes; at most {MAX_CARD_BYTES:,} are read."
         )
     card = parse_json(archive.read(CARD))
     json.dumps(card, allow_nan=False)  # raises an error for infinite numbers and NaN, which are not JSON
@@ -390,8 +371,7 @@ def _read_card(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
             f"{path}: written by unseen {card.get('unseen')} in format {version}; this is unseen {__version__}, which "
             f"reads format {FORMAT}. {remedy}"
         )
-    payload = card.get("payload") if isinstance(card, dict) else None
-    if version != FORMAT or not isinstance(payload, dict) or not isinstance(payload.get("sha256"), str):
+    if version != FORMAT or not isinstance(card.get("payload"), dict):
         raise ModelFileError(f"{path}: its card is not that of a model. Pass a file that `unseen fit` wrote.")
     if card.get(CHECKSUM) != _card_checksum(card):
         raise ModelFileError(f"{path}: its card is not as it was written. It was damaged or altered. Fit again.")

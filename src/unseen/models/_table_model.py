@@ -1,17 +1,20 @@
-"""The content of a model file: the preprocessing, the ensemble, and the novelty score of new data."""
+"""The content of a model file: the preprocessing, the ensemble, and the novelty score of new data; its coefficients."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 
-from ..estimators import DomainTransformer
-from ..exceptions import ParameterError
 from ..linalg import Array, Ints
-from ..model_selection import EnsembleClassifier, is_transductive
+from ..model_selection import EnsembleClassifier, TablePreparation, is_transductive
 from ..shift import Novelty
+from ..tables import Column, Schema
 from ..utils.validation import Labels
 
 
@@ -94,11 +97,134 @@ class TableModel:
         """Predict class probabilities of encoded samples, for the class frequencies of the training data."""
         return self.ensemble.predict_proba(self.prepare(X), sample_domain=sample_domain)
 
-    def check_can_center(self) -> None:
-        """Raise ValueError if no member can be centered on new samples."""
-        if not any(isinstance(member[0], DomainTransformer) for member in self.ensemble.members_):
-            raise ParameterError(
-                "centering",
-                "centering='target' needs a model with a projection or a centered classifier, and this model has none. "
-                "Use centering='model', or fit with method CIDG, MDA, SCA, DICA or KFDA.",
-            )
+
+INTERCEPT = "(intercept)"
+ONLY_LOGISTIC = "Coefficients exist only for a model that consists of one logistic regression of the columns"
+MIN_SLOPE = 1e-9
+N_PROBES = 20  # points at which predictions are compared with those of the coefficients
+LINEAR_TOLERANCE = 1e-6
+SMALLEST = float(np.finfo(float).tiny)  # of probabilities, so that logarithms are finite
+
+
+@dataclass(frozen=True)
+class Term:
+    """A prepared feature, (term - center) / scale.
+
+    Attributes
+    ----------
+    column : str
+        Column of the table; None for the intercept.
+    term : str
+        What is computed of its values: the column itself, a logarithm, or an indicator that is 1 or 0.
+    center, scale : float
+        The feature is the term less `center`, divided by `scale`.
+    if_missing : float or None
+        Value that replaces missing values of the column; None for indicators.
+    """
+
+    column: str | None
+    term: str
+    center: float = 0.0
+    scale: float = 1.0
+    if_missing: float | None = None
+
+
+def list_coefficients(model: TableModel, schema: Schema) -> list[dict[str, Any]]:
+    """List intercept and coefficients; see :meth:`unseen.models.Model.coefficients`."""
+    terms = list(_list_terms(model.preprocessor, schema))
+    intercepts, slopes = _measure_slopes(model, len(terms))
+    coefficients = slopes / np.array([[term.scale] for term in terms])
+    intercepts = intercepts - np.array([term.center for term in terms]) @ coefficients
+    rows = []
+    for k, label in enumerate(model.classes_[1:].tolist()):
+        values = zip([Term(None, INTERCEPT), *terms], [intercepts[k], *coefficients[:, k]], strict=True)
+        rows += [
+            {
+                "class": label,
+                "column": term.column,
+                "term": term.term,
+                "coefficient": float(value),
+                "if_missing": term.if_missing,
+            }
+            for term, value in values
+        ]
+    return rows
+
+
+def _measure_slopes(model: TableModel, n_features: int) -> tuple[Array, Array]:
+    """Log odds of each class against the first at the origin, and their slopes along each prepared feature.
+
+    They are read off the predictions, which include calibration, and which must be those of a linear function.
+    """
+
+    def log_odds(points: Array) -> Array:
+        P = np.maximum(model.ensemble.predict_proba(points), SMALLEST)
+        return np.log(P[:, 1:]) - np.log(P[:, :1])
+
+    if model.transductive or model.prepare(np.zeros((1, model.preprocessor.n_features_in_))).shape[1] != n_features:
+        raise ValueError(f"{ONLY_LOGISTIC}. Fit with methods='logistic'.")
+    [intercepts] = log_odds(np.zeros((1, n_features)))
+    steps = np.ones(n_features)
+    for _ in range(2):  # with steps that change the log odds by about 1, slopes have the most digits
+        slopes = (log_odds(np.diag(steps)) - intercepts) / steps[:, None]
+        steps = 1 / np.maximum(np.abs(slopes).max(axis=1), MIN_SLOPE)
+    points = np.random.default_rng(0).normal(size=(N_PROBES, n_features)) * steps / np.sqrt(n_features)
+    if not np.allclose(log_odds(points), intercepts + points @ slopes, rtol=LINEAR_TOLERANCE, atol=LINEAR_TOLERANCE):
+        raise ValueError(f"{ONLY_LOGISTIC}. Fit with methods='logistic'.")
+    return intercepts, slopes
+
+
+def _list_terms(preparation: Any, schema: Schema) -> Iterator[Term]:
+    """The prepared features of a table in their order."""
+    preprocessor = preparation
+    tails = np.full(len(schema.columns), np.nan)
+    if isinstance(preparation, TablePreparation):
+        preprocessor = preparation.preprocessor_
+        tails = preparation.tail_scales_
+    parts = [("numbers", preprocessor, np.arange(len(schema.columns)))]
+    if isinstance(preprocessor, ColumnTransformer):
+        parts = [part for part in preprocessor.transformers_ if part[0] != "remainder"]
+    for _, part, columns in parts:
+        chosen = [schema.columns[j] for j in columns]
+        if isinstance(part, OneHotEncoder):
+            yield from _list_indicators(part, chosen)
+        else:
+            yield from _list_numbers(part, [column.name for column in chosen], tails[columns])
+    if isinstance(preparation, TablePreparation) and preparation.code_encoder_ is not None:
+        yield from _list_indicators(preparation.code_encoder_, [schema.columns[j] for j in preparation.coded_columns_])
+
+
+def _list_numbers(pipeline: Pipeline, names: list[str], tails: Array) -> Iterator[Term]:
+    steps = {type(step): step for _, step in pipeline.steps}
+    if Normalizer in steps:
+        raise ValueError("Coefficients do not exist for scale='l2', which divides each row by its length.")
+    scaler = steps.get(StandardScaler)
+    centers = np.zeros(len(names)) if scaler is None else scaler.mean_
+    scales = np.ones(len(names)) if scaler is None else scaler.scale_
+    columns = zip(names, centers, scales, pipeline.steps[0][1].statistics_, tails, strict=True)
+    for name, center, scale, median, tail in columns:
+        term = name
+        if np.isfinite(tail):
+            term = f"log(1 + max({name}, 0) / {float(tail)!r})"
+            median = tail * np.expm1(median)
+        yield Term(name, term, float(center), float(scale), if_missing=float(median))
+
+
+def _list_indicators(encoder: OneHotEncoder, columns: list[Column]) -> Iterator[Term]:
+    def name_level(column: Column, value: float) -> str:
+        if np.isnan(value):
+            return "missing"
+        return column.levels[int(value)] if column.levels else f"{value:g}"
+
+    for column, categories, infrequent in zip(
+        columns, encoder.categories_, encoder.infrequent_categories_, strict=True
+    ):
+        is_rare = np.zeros(len(categories), dtype=bool)
+        if infrequent is not None:
+            is_rare = np.isin(categories, infrequent) | (np.isnan(categories) & np.isnan(infrequent).any())
+        for value in categories[~is_rare].tolist():
+            relation = "is" if np.isnan(value) else "="
+            yield Term(column.name, f"{column.name} {relation} {name_level(column, value)}")
+        if is_rare.any():
+            rare_names = [name_level(column, value) for value in categories[is_rare].tolist()]
+            yield Term(column.name, f"{column.name} in {', '.join(rare_names)} or not in training")

@@ -12,21 +12,17 @@ the functions below run after skops and before the first prediction, on the arra
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import sklearn
-from sklearn.compose import ColumnTransformer
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
 from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
-from sklearn.preprocessing import FunctionTransformer, OrdinalEncoder
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from sklearn.tree._tree import NODE_DTYPE, Tree
-from sklearn.utils import check_array
 
 Array = npt.NDArray[Any]
 
@@ -34,7 +30,7 @@ SINGLE_TREES = (DecisionTreeClassifier, ExtraTreeClassifier)
 FORESTS = (ExtraTreesClassifier, RandomForestClassifier)
 TREE_ESTIMATORS = (*SINGLE_TREES, *FORESTS, HistGradientBoostingClassifier)
 # Parts of them that are no estimators by themselves.
-TREE_PARTS = (TreePredictor, _BinMapper, OrdinalEncoder, FunctionTransformer)
+TREE_PARTS = (TreePredictor, _BinMapper)
 # The fields of nodes that this module checks. A version of scikit-learn with other ones needs other checks.
 NODE_FIELDS = {
     "left_child",
@@ -61,14 +57,16 @@ BOOSTING_FIELDS = {
     "depth",
     "is_leaf",
 }
-# Attributes of fitted boosting that serve training alone: a random generator, an encoder of labels, and the loss, which
-# follows from the number of classes. A file does not hold them.
-TRAINING_ATTRIBUTES = ("_feature_subsample_rng", "_label_encoder", "_loss")
+# Attributes of fitted boosting that a file does not hold: a random generator, an encoder of labels, the loss, which
+# follows from the number of classes, and the encoder of categories, which follows from the categories.
+DROPPED_ATTRIBUTES = ("_feature_subsample_rng", "_label_encoder", "_loss", "_preprocessor")
+CATEGORIES = "_categories"  # attribute of boosting in a file: an array for each categorical feature
 PREDICTOR_ARRAYS = {"nodes", "raw_left_cat_bitsets", "binned_left_cat_bitsets"}
 FOREST_LEAF = -1  # child of a leaf
 # The time of a prediction is proportional to the number of levels. Trees that are grown to purity on random data have
 # about 2 log2(rows).
 MAX_TREE_LEVELS = 10_000
+MAX_ENCODED_VALUES = 2**24  # of the rows from which an encoder of categories is made
 MAX_CATEGORIES = 255  # of a feature of boosting: their codes are bytes
 BITSET_WORDS = 8  # of 32 bits, one bit for each code
 PROBABILITY_TOLERANCE = 1e-6  # rounding errors of a sum of class proportions are far smaller
@@ -83,18 +81,27 @@ def check_node_fields() -> None:
         )
 
 
-def drop_training_attributes(boosting: Any) -> None:
-    """Remove from boosting what predictions do not need, before it is stored."""
-    for name in TRAINING_ATTRIBUTES:
+def strip_boosting(boosting: Any) -> None:
+    """Remove from boosting what predictions do not need, or what follows from the rest, before it is stored."""
+    encoder = getattr(boosting, "_preprocessor", None)
+    for name in DROPPED_ATTRIBUTES:
         vars(boosting).pop(name, None)
+    if encoder is not None:
+        setattr(boosting, CATEGORIES, list(encoder.named_transformers_["encoder"].categories_))
 
 
 def restore_boosting(boosting: Any) -> None:
-    """Give loaded boosting, which was checked, the loss that turns its values into probabilities."""
-    if "_predictors" in vars(boosting):
-        boosting._loss = boosting._get_loss(sample_weight=None)
-        if boosting._preprocessor is not None:
-            boosting._preprocessor.set_output(transform="default")  # whatever the configuration of scikit-learn
+    """Make what `strip_boosting` removed of boosting, which was loaded and checked."""
+    if "_predictors" not in vars(boosting):
+        return
+    boosting._loss = boosting._get_loss(sample_weight=None)
+    boosting._preprocessor = None
+    categories = vars(boosting).pop(CATEGORIES, None)
+    if categories is not None:  # the encoder is fitted to rows that have all of them
+        X = np.zeros((max(map(len, categories)), boosting.n_features_in_))
+        for column, own in zip(np.flatnonzero(boosting.is_categorical_), categories, strict=True):
+            X[:, column] = np.resize(own, len(X))
+        boosting._preprocess_X(X, reset=True)
 
 
 def check_forest(forest: Any) -> None:
@@ -190,65 +197,35 @@ def _check_predictor(tree: Any) -> None:
 
 
 def _check_categories(boosting: Any, n_features: int) -> Array:
-    """Check how categories become codes; return which features are categorical, in the order that trees see."""
+    """Check the categories; return which features are categorical, in the order that trees see: these come first."""
     mapper = boosting._bin_mapper
-    prepare = boosting._preprocessor
     mask: Any = getattr(mapper, "is_categorical_", None)
     is_mapper = type(mapper) is _BinMapper and type(mask) is np.ndarray and mask.shape == (n_features,)
     is_mapper = is_mapper and type(mapper.bin_thresholds_) is list and len(mapper.bin_thresholds_) == n_features
     _require(is_mapper and mask.dtype == np.uint8, "the bins are not those of all features")
-    is_categorical: Array = mask == 1
-    if prepare is None:
-        _require(not mask.any(), "categorical features have no encoder")
+    categories = vars(boosting).get(CATEGORIES)
+    n_categorical = 0 if categories is None else len(categories)
+    is_categorical: Array = np.arange(n_features) < n_categorical
+    _require(np.array_equal(mask, is_categorical), "the categorical features are not those with categories")
+    if categories is None:
         return is_categorical
-    chosen = boosting.is_categorical_
-    is_chosen = type(chosen) is np.ndarray and chosen.dtype == bool and chosen.shape == (n_features,)
-    _require(is_chosen and type(prepare) is ColumnTransformer, "the encoder of categories is not one")
-    n_categorical = int(chosen.sum())
-    *steps, remainder = prepare.transformers_
-    is_preparation = (
-        len(steps) == 2
-        and remainder[1] == "drop"
-        and type(steps[0][1]) is OrdinalEncoder
-        and type(steps[1][1]) is FunctionTransformer
-        and np.array_equal(steps[0][2], chosen)
-        and np.array_equal(steps[1][2], ~chosen)
-        and np.array_equal(is_categorical, np.arange(n_features) < n_categorical)
-        and prepare.n_features_in_ == n_features
-    )
-    _require(is_preparation, "the encoder of categories is not that of its features")
-    encoder = steps[0][1]
+    positions = np.asarray(boosting.categorical_features)
+    _require(positions.dtype.kind in "bi", "categorical_features are not positions of columns")
+    chosen = np.zeros(n_features, dtype=bool)
+    chosen[positions] = True
+    is_chosen = np.array_equal(boosting.is_categorical_, chosen) and int(chosen.sum()) == n_categorical
+    _require(is_chosen, "the categorical features are not those with categories")
     codes = mapper.bin_thresholds_[:n_categorical]
-    are_bounded = len(encoder.categories_) == n_categorical and all(
-        own.ndim == 1 and len(own) <= MAX_CATEGORIES + 1 for own in [*encoder.categories_, *codes]
+    are_bounded = all(own.ndim == 1 and 0 < len(own) <= MAX_CATEGORIES + 1 for own in categories) and all(
+        own.ndim == 1 and bool(((own >= 0) & (own <= MAX_CATEGORIES)).all()) for own in codes
     )
-    are_bounded = are_bounded and all(bool(((own >= 0) & (own <= MAX_CATEGORIES)).all()) for own in codes)
     _require(are_bounded, f"a feature has more than {MAX_CATEGORIES} categories")
-    is_plain = (
-        np.isnan(encoder.unknown_value)
-        and np.isnan(encoder.encoded_missing_value)
-        and encoder.dtype is np.float64
-        and encoder.handle_unknown == "use_encoded_value"
-        and encoder._infrequent_enabled is False
+    are_sorted = all(
+        own.dtype.kind == "f" and np.array_equal(own, np.unique(own), equal_nan=True) for own in categories
     )
-    _require(bool(is_plain), "the encoder of categories has other settings than those of boosting")
+    _require(are_sorted, "the categories of a feature are not different numbers in their order")
+    _require(max(map(len, categories)) * n_features <= MAX_ENCODED_VALUES, "there are too many features")
     return is_categorical
-
-
-def check_function(transformer: FunctionTransformer) -> None:
-    """Check that a transformer calls the one function that boosting needs: a check of numbers."""
-    function = transformer.func
-    is_check = (
-        type(function) is partial
-        and function.func is check_array
-        and function.args == ()
-        and function.keywords == {"dtype": [np.float64], "ensure_all_finite": False}
-        and not vars(function)
-        and transformer.inverse_func is None
-        and not transformer.kw_args
-        and not callable(transformer.feature_names_out)
-    )
-    _require(is_check, "it holds a function that boosting does not need")
 
 
 def _check_branches(left: Array, right: Array, is_leaf: Array, counts: Array) -> Array:

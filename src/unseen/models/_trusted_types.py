@@ -17,7 +17,7 @@ import math
 import sys
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
+from dataclasses import dataclass
 from pathlib import PureWindowsPath
 from typing import Any
 
@@ -30,7 +30,7 @@ from sklearn.kernel_approximation import Nystroem, RBFSampler
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer, LabelBinarizer, Normalizer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import LabelBinarizer, Normalizer, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from ..estimators import (
@@ -56,13 +56,11 @@ from ._trees import (
     SINGLE_TREES,
     TREE_ESTIMATORS,
     TREE_PARTS,
-    Tree,
     TreePredictor,
     check_boosting,
     check_forest,
-    check_function,
-    drop_training_attributes,
     restore_boosting,
+    strip_boosting,
 )
 
 PROJECTIONS = (CIDG, DICA, KFDA, MDA, SCA)
@@ -120,12 +118,10 @@ SCALARS = {type_name(kind) for kind in np.sctypeDict.values() if issubclass(kind
 LOADERS = {
     "DictNode": {"builtins.dict"},
     "DTypeNode": {"numpy.dtype"},
-    "FunctionNode": {"sklearn.utils.validation.check_array"},  # of boosting with categories
     "JsonNode": {"builtins.str"},
     "ListNode": {"builtins.list"},
     "NdArrayNode": {"numpy.ndarray", *SCALARS},
     "ObjectNode": set(),  # the types of estimators
-    "PartialNode": {"functools.partial"},
     "SetNode": {"builtins.set"},
     "SliceNode": {"builtins.slice"},
     "TreeNode": {"sklearn.tree._tree.Tree"},
@@ -155,6 +151,8 @@ MAX_MEMBERS = 200  # of an ensemble
 MAX_ESTIMATORS = (
     500  # without the trees of forests; an ensemble of 15 members has 110, and each takes some milliseconds
 )
+SMALLEST = float(np.finfo(float).tiny)  # number above zero
+WEIGHT_TOLERANCE = 1e-6  # of the sum of weights, for rounding errors
 MAX_ABSOLUTE_VALUE = 1e150  # tables hold no number that is larger, and squares of such numbers would be infinite
 
 
@@ -216,7 +214,7 @@ class _Structure:
         if type(number) is not int or number <= 0:
             raise ValueError(f"a part of it has the number {number!r}")
         if not name.replace(".", "").isidentifier():  # it may enter a command that users are told to run
-            raise ValueError(f"a part of it has the type {name!r}, which is not a name")
+            raise ValueError(f"a part of it has the type {name!r}, which is not a name that readers can import")
         if name not in (self._objects if loader == "ObjectNode" else LOADERS.get(loader, ())):
             self.untrusted_types.add(name)
             if loader not in LOADERS or name in self._trusted:
@@ -241,15 +239,13 @@ class _Structure:
 
     def _content(self, node: Mapping[str, Any], loader: str, name: str) -> tuple[Any, list[Any]]:
         """What a node says about itself, and the nodes below it."""
-        if loader in ("FunctionNode", "TypeNode"):
+        if loader == "TypeNode":
             return None, []
         if loader == "NdArrayNode" and node["type"] == "numpy":
             return self._array(node, name), []
         content = node["content"]
         if loader == "DictNode":
             return tuple(content), [node["key_types"], *content.values()]
-        if loader == "PartialNode":
-            return tuple(content), list(content.values())
         if loader == "TreeNode":
             return None, [node["__reduce__"]["args"], content]
         if loader == "JsonNode":
@@ -312,7 +308,7 @@ def copy_for_file(model: Any) -> Any:
     copied = copy.deepcopy(model, memo)
     for part in _parts(copied):
         if isinstance(part, HistGradientBoostingClassifier):
-            drop_training_attributes(part)
+            strip_boosting(part)
     if isinstance(copied, TableModel):
         for member in copied.ensemble.members_:
             for _, step in member.steps:
@@ -322,17 +318,11 @@ def copy_for_file(model: Any) -> Any:
     return copied
 
 
-def untrusted_types(model: Any, trusted: Collection[str] = ()) -> list[str]:
-    """Names of the types in a model that no model of this package has."""
-    known = {*estimator_types(), *CONTAINERS, *VALUES, np.ndarray, Tree, partial}
-    return sorted({type_name(type(part)) for part in _parts(model, trusted) if not _is_known(part, known)})
-
-
 def check_estimators(model: Any, trusted: Collection[str] = ()) -> None:
     """Raise ValueError for state that compiled code would not survive, or that would take too much memory to use."""
     readers = _file_readers() if isinstance(model, TableModel) else ()
     estimators = set(estimator_types())
-    checked: set[int] = set()  # trees, together with their forest
+    in_forest: set[int] = set()  # trees that were checked together with their forest
     for part in _parts(model, trusted):
         if isinstance(part, np.ndarray):
             _check_array(part)
@@ -340,18 +330,14 @@ def check_estimators(model: Any, trusted: Collection[str] = ()) -> None:
             raise ValueError(f"a model of tables holds {type(part).__name__}, which reads files")
         elif type(part) in estimators:
             _check_attributes(part)
-            if id(part) in checked or not _is_checked(part) or not _is_fitted(part):
-                continue
-            check_shapes(part)
-            if type(part) in CHECKS:
-                CHECKS[type(part)](part)
-            width = _layer_width(part)
+            width = measure_width(part)
             if width > MAX_WIDTH:
                 raise ValueError(
                     f"{type(part).__name__} computes {width:,} values a row; at most {MAX_WIDTH:,} are allowed"
                 )
-            if isinstance(part, FORESTS):
-                checked.update(map(id, part.estimators_))
+            if type(part) in TREE_CHECKS and id(part) not in in_forest and _is_fitted(part):
+                TREE_CHECKS[type(part)](part)
+                in_forest.update(map(id, getattr(part, "estimators_", ())))
 
 
 def reset_runtime_settings(model: Any, trusted: Collection[str] = ()) -> None:
@@ -426,274 +412,277 @@ def _is_fitted(part: Any) -> bool:
     return not more <= UNFITTED
 
 
-def _is_known(part: Any, known: set[type]) -> bool:
-    if isinstance(part, type):
-        return issubclass(part, np.generic)
-    return type(part) in known or isinstance(part, (np.generic, np.dtype))
-
-
-def _require(part: Any, **claims: bool) -> None:
-    wrong = [name for name, holds in claims.items() if not holds]
-    if wrong:
-        raise ValueError(f"{type(part).__name__} does not fit together: {', '.join(wrong)}")
-
-
-def _is_whole(array: Any, low: int, high: int) -> bool:
-    """Whether an array holds whole numbers from `low` to below `high`."""
-    return bool(array.dtype.kind == "i" and (array.size == 0 or (array.min() >= low and array.max() < high)))
-
-
-def check_shapes(part: Any) -> dict[str, int]:
-    """Check that the arrays of a fitted estimator have sizes that agree; return the sizes by their letters."""
-    sizes: dict[str, int] = {}
-    if "n_features_in_" in vars(part):
-        sizes["n"] = int(part.n_features_in_)
-    for name, letters in SHAPES.get(type(part), {}).items():
-        array = vars(part).get(name)
-        if array is None or isinstance(array, float):  # such as the mean of a scaler that does not center
-            continue
-        is_array = type(array) is np.ndarray and array.ndim == len(letters)
-        agree = is_array and all(
-            sizes.setdefault(letter, size) == size for letter, size in zip(letters, array.shape, strict=True)
-        )
-        if not agree:
-            shape = getattr(array, "shape", type(array).__name__)
-            raise ValueError(f"{type(part).__name__} does not fit together: {name} has the shape {shape}")
-    return sizes
-
-
 def find_width(model: Any) -> int:
     """The largest number of values that a part of a fitted model computes for one row."""
     estimators = set(estimator_types())
-    parts = (part for part in _parts(model) if type(part) in estimators and _is_checked(part) and _is_fitted(part))
-    return max((_layer_width(part) for part in parts), default=1)
+    return max((measure_width(part) for part in _parts(model) if type(part) in estimators), default=1)
 
 
-def _layer_width(part: Any) -> int:
-    """Number of values that a fitted estimator computes for one row, of which it may hold all rows at a time."""
-    n_classes = len(getattr(part, "classes_", ()))
-    if isinstance(part, OneHotEncoder):
-        return sum(part._n_features_outs)
-    if isinstance(part, SVC):
-        return n_classes * (n_classes - 1) // 2
-    if isinstance(part, EnsembleClassifier):
-        return n_classes * len(part.members_)
-    return max(n_classes, *check_shapes(part).values(), 1)
+def measure_width(part: Any) -> int:
+    """Number of values that an estimator computes for one row; ValueError if its attributes do not fit together."""
+    if type(part) not in RULES or not _is_fitted(part):
+        return 1
+    sizes: Sizes = {"n": int(getattr(part, "n_features_in_", 1)), "k": len(getattr(part, "classes_", ()))}
+    for name, rule in RULES[type(part)].items():
+        if isinstance(rule, Rule):  # values may be constants of the class, arrays are attributes
+            is_valid = rule.check(getattr(part, name) if rule.values else vars(part).get(name), sizes)
+        else:
+            is_valid = rule(part, sizes)
+        if not is_valid:
+            raise ValueError(f"{type(part).__name__} does not fit together: {name}")
+    return max(1, *(size for letter, size in sizes.items() if letter.islower()))
 
 
-def _is_checked(part: Any) -> bool:
-    return type(part) in SHAPES or type(part) in CHECKS
+Sizes = dict[str, int]  # of dimensions by their letters; capital letters are not held in memory for each row
 
 
-def _check_novelty(novelty: Novelty) -> None:
-    n_domains = len(novelty.domains_)
-    _require(novelty, domains=2 <= n_domains <= MAX_DOMAINS)
+@dataclass(frozen=True)
+class Rule:
+    """What must be true of an attribute.
+
+    Parameters
+    ----------
+    shape : str, default=None
+        One letter for each dimension of an array, and the same letter for the same size within an estimator: "n" is the
+        number of features, "k" that of classes. Empty for a number.
+    low, high : float, default=None
+        Range of all values.
+    below : str, default=None
+        Letter of the size below which all values are, which are whole numbers from 0.
+    values : tuple, default=()
+        Instead of an array: values of which the attribute must be one.
+    is_optional : bool, default=True
+        Whether the attribute may be None.
+    """
+
+    shape: str = ""
+    low: float | None = None
+    high: float | None = None
+    below: str | None = None
+    values: tuple[Any, ...] = ()
+    is_optional: bool = True
+
+    def check(self, value: Any, sizes: Sizes) -> bool:
+        """Whether a value follows the rule; adds the sizes of its dimensions to those that are known."""
+        if self.values:
+            return any(type(value) is type(allowed) and value == allowed for allowed in self.values)
+        if value is None:
+            return self.is_optional
+        if isinstance(value, float):
+            value = np.array(value)
+        elif type(value) is not np.ndarray or value.ndim != len(self.shape):
+            return False
+        for letter, size in zip(self.shape, value.shape, strict=False):
+            if sizes.setdefault(letter, size) != size:
+                return False
+        low = 0 if self.below is not None else self.low
+        high = sizes[self.below] - 1 if self.below is not None else self.high
+        if self.below is not None and value.dtype.kind != "i":
+            return False
+        return (low is None or bool((value >= low).all())) and (high is None or bool((value <= high).all()))
 
 
-def _check_svc(svc: SVC) -> None:
+def one_of(*values: Any) -> Rule:
+    """The rule of an attribute that has one of a few values."""
+    return Rule(values=values)
+
+
+def array(shape: str, **bounds: Any) -> Rule:
+    """The rule of an array that compiled code relies on."""
+    return Rule(shape, is_optional=False, **bounds)
+
+
+def shapes(**letters: str) -> dict[str, Rule]:
+    """The rules of arrays that may be absent."""
+    return {name: Rule(shape) for name, shape in letters.items()}
+
+
+def _check_domains(novelty: Novelty, sizes: Sizes) -> bool:
+    return 2 <= sizes["d"] <= MAX_DOMAINS
+
+
+def _check_supports(svc: SVC, sizes: Sizes) -> bool:
     """As many numbers are read as the counts of support vectors say."""
-    n_classes, n_support = len(svc.classes_), len(svc.support_)
-    pairs = n_classes * (n_classes - 1) // 2
-    _require(
-        svc,
-        kind=svc._impl == "c_svc" and svc.kernel in ("linear", "poly", "rbf", "sigmoid") and svc._sparse is False,
-        classes=n_classes >= 2,
-        counts=svc._n_support.shape == (n_classes,)
-        and _is_whole(svc._n_support, 0, n_support + 1)
-        and int(svc._n_support.sum(dtype=np.int64)) == n_support,
-        support_vectors=svc.support_vectors_.shape == (n_support, svc.n_features_in_),
-        coefficients=svc._dual_coef_.shape == (n_classes - 1, n_support),
-        intercept=svc._intercept_.shape == (pairs,),
-        probabilities={svc._probA.shape, svc._probB.shape} in ({(0,)}, {(pairs,)}),
+    k = sizes["k"]
+    sizes["p"] = k * (k - 1) // 2
+    return (
+        k >= 2
+        and int(svc._n_support.sum(dtype=np.int64)) == len(svc.support_)
+        and svc._dual_coef_.shape == (k - 1, len(svc.support_))
+        and svc._intercept_.shape == (sizes["p"],)
+        and {svc._probA.shape, svc._probB.shape} in ({(0,)}, {(sizes["p"],)})
     )
 
 
-def _check_neighbors(neighbors: KNeighborsClassifier) -> None:
-    """Compiled code counts the classes of neighbors without asking whether there is such a class."""
-    rows = neighbors._fit_X
-    _require(
-        neighbors,
-        kind=neighbors._fit_method == neighbors.algorithm == "brute" and neighbors._tree is None,
-        metric=neighbors.metric in ("euclidean", "minkowski")
-        and neighbors.p == 2
-        and neighbors.metric_params is None
-        and neighbors.effective_metric_ == "euclidean"
-        and neighbors.effective_metric_params_ == {},
-        weights=neighbors.weights == "uniform" and neighbors.outputs_2d_ is False,
-        rows=type(rows) is np.ndarray
-        and rows.dtype.kind == "f"
-        and rows.shape == (neighbors.n_samples_fit_, neighbors.n_features_in_),
-        n_neighbors=1 <= neighbors.n_neighbors <= len(rows),
-        labels=neighbors._y.shape == (len(rows),) and _is_whole(neighbors._y, 0, len(neighbors.classes_)),
-    )
-
-
-def _check_encoder(encoder: OneHotEncoder) -> None:
+def _check_levels(encoder: OneHotEncoder, sizes: Sizes) -> bool:
     """Positions of levels become those of columns, which SciPy fills without asking whether there is such a column."""
-    widths, levels = encoder._n_features_outs, encoder.categories_
-    _require(
-        encoder,
-        levels=len({id(own) for own in levels}) == len(levels),  # one large array is not used for many columns
-        kind=encoder.drop is None and encoder._drop_idx_after_grouping is None and encoder.dtype is np.float64,
-        features=len(widths) == len(levels) == encoder.n_features_in_ and all(type(width) is int for width in widths),
-        order=all(np.array_equal(own, np.unique(own), equal_nan=True) for own in levels),
-    )
-    for i, (width, own) in enumerate(zip(widths, levels, strict=True)):
-        mapping = encoder._default_to_infrequent_mappings[i] if encoder._infrequent_enabled else None
-        rare = encoder._infrequent_indices[i] if encoder._infrequent_enabled else None
-        _require(
-            encoder,
-            rare=(mapping is None) == (rare is None),
-            columns=len(own) == width if mapping is None else len(mapping) == len(own) and _is_whole(mapping, 0, width),
+    widths = encoder._n_features_outs
+    levels = encoder.categories_
+    sizes["o"] = sum(widths)
+    is_grouped = encoder._infrequent_enabled
+    mappings = encoder._default_to_infrequent_mappings if is_grouped else [None] * len(levels)
+    rare = encoder._infrequent_indices if is_grouped else mappings
+    return (
+        len({id(own) for own in levels}) == len(levels)  # one large array is not used for many columns
+        and len(widths) == len(levels) == len(mappings) == len(rare) == encoder.n_features_in_
+        and all(type(width) is int for width in widths)
+        and all(np.array_equal(own, np.unique(own), equal_nan=True) for own in levels)
+        and all((mapping is None) == (own is None) for mapping, own in zip(mappings, rare, strict=True))
+        and all(
+            len(own) == width if mapping is None else array("l", below="w").check(mapping, {"l": len(own), "w": width})
+            for own, width, mapping in zip(levels, widths, mappings, strict=True)
         )
+    )
 
 
-def _check_columns(transformer: ColumnTransformer) -> None:
-    """A column that is used twice widens the output; a few such transformers in a row would fill the memory."""
-    n = transformer.n_features_in_
-    names = {name: i for i, name in enumerate(getattr(transformer, "feature_names_in_", ()))}
-    chosen: list[Any] = []
+def _check_columns(transformer: ColumnTransformer, sizes: Sizes) -> bool:
+    """Columns that are used several times widen the output; a few such transformers in a row would fill the memory."""
+    n_used = 0
     for _, _, columns in transformer.transformers_:
-        if not isinstance(columns, slice):
+        if isinstance(columns, slice):
+            n_used += len(range(sizes["n"])[columns])
+        else:
             entries = np.atleast_1d(columns)
-            is_mask = entries.dtype.kind == "b" and len(entries) == n
-            positions = [names.get(entry, entry) for entry in entries.tolist()]
-            columns = np.flatnonzero(entries) if is_mask else np.array(positions, dtype=np.intp)
-        chosen.append(columns)
-    sizes = [len(range(n)[columns]) if isinstance(columns, slice) else len(columns) for columns in chosen]
-    _require(transformer, columns=sum(sizes) <= n)
-    uses = np.zeros(n, dtype=np.int32)
-    for columns in chosen:
-        np.add.at(uses, columns, 1)
-    _require(transformer, columns=bool(uses.max(initial=0) <= 1))
+            n_used += int(entries.sum()) if entries.dtype.kind == "b" else len(entries)
+    return n_used <= sizes["n"]
 
 
-def _check_ensemble(pool: EnsembleClassifier) -> None:
-    """Raise ValueError unless members, weights and temperatures of an ensemble match and have valid values."""
-    n = len(pool.members_)
-    _require(
-        pool,
-        members=n == len(pool.members) and 0 < n <= MAX_MEMBERS,
-        classes=all(np.array_equal(member.classes_, pool.classes_) for member in pool.members_),
-        weights=pool.weights.shape == (n,) and bool((pool.weights >= 0).all()) and abs(pool.weights.sum() - 1) < 1e-6,
-        inverse_temperatures=pool.inverse_temperatures.shape == (n,) and bool((pool.inverse_temperatures > 0).all()),
-        steps=0 <= pool.smoothing < np.inf and 0 < pool.inverse_temperature < np.inf,
-        priors=pool.prior_ratio is None or _is_positive(pool.prior_ratio, pool.classes_.shape),
-        offsets=pool.calibration_offsets is None
-        or (
-            isinstance(pool.calibration_offsets, np.ndarray)
-            and pool.calibration_offsets.shape == pool.classes_.shape
-            and bool(np.isfinite(pool.calibration_offsets).all())
-        ),
-        conformal_codes=pool.conformal_codes is None
-        or (
-            len(pool.conformal_codes) == len(pool.conformal_scores or ())
-            and all(
-                isinstance(codes, np.ndarray)
-                and codes.shape == scores.shape
-                and _is_whole(codes, 0, len(pool.classes_))
-                for codes, scores in zip(pool.conformal_codes, pool.conformal_scores or (), strict=True)
-            )
-        ),
-        held_out=all(
-            type(name) is str
-            and P.shape == (len(codes), len(pool.classes_))
-            and bool(((P >= 0) & (P <= 1)).all())
-            and _is_whole(codes, 0, len(pool.classes_))
-            for name, P, codes in pool.held_out or ()
-        ),
-        raw_members=type(pool.raw_members) in (list, tuple) and set(pool.raw_members) <= set(range(n)),
-        n_prepared_features=pool.n_prepared_features is None or type(pool.n_prepared_features) is int,
+def _check_members(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
+    sizes["M"] = len(ensemble.members_)
+    sizes["w"] = sizes["M"] * sizes["k"]
+    return sizes["M"] == len(ensemble.members) and 0 < sizes["M"] <= MAX_MEMBERS
+
+
+def _check_classes(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
+    return all(np.array_equal(member.classes_, ensemble.classes_) for member in ensemble.members_)
+
+
+def _check_held_out(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
+    """Out-of-domain predictions, and the codes of the true classes behind them and behind conformal scores."""
+    pairs = (
+        []
+        if ensemble.conformal_codes is None
+        else zip(ensemble.conformal_scores, ensemble.conformal_codes, strict=True)
+    )
+    code_rule = array("r", below="k")
+    return all(code_rule.check(codes, {"r": len(scores), "k": sizes["k"]}) for scores, codes in pairs) and all(
+        type(name) is str
+        and array("rk", low=0, high=1).check(P, {"r": len(codes), "k": sizes["k"]})
+        and code_rule.check(codes, {"r": len(P), "k": sizes["k"]})
+        for name, P, codes in ensemble.held_out or ()
     )
 
 
-def _check_preparation(preparation: TablePreparation) -> None:
+def _check_raw_members(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
+    return (
+        type(ensemble.raw_members) in (list, tuple)
+        and set(ensemble.raw_members) <= set(range(sizes["M"]))
+        and type(ensemble.n_prepared_features) in (int, type(None))
+    )
+
+
+def _check_weights(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
+    return abs(ensemble.weights.sum() - 1) < WEIGHT_TOLERANCE
+
+
+def _check_preparation(preparation: TablePreparation, sizes: Sizes) -> bool:
     """Positions of levels are looked up in arrays, with one entry more for unknown levels."""
-    n = preparation.n_features_in_
-    n_numeric = n - len(preparation.categorical)
-    _require(
-        preparation,
-        columns=len(set(preparation.categorical)) == len(preparation.categorical)
-        and set(preparation.categorical) <= set(range(n)),
-        scales=preparation.means_.shape == preparation.scales_.shape == (n_numeric,),
-        tails=preparation.tail_scales_.shape == (n,),
-        codes=_is_whole(preparation.coded_columns_, 0, n) and preparation.coded_columns_.ndim == 1,
-        levels=len(preparation.level_codes_) == len(preparation.categorical)
-        and all(codes.ndim == 1 and codes.dtype.kind == "f" and len(codes) for codes in preparation.level_codes_),
+    categorical = preparation.categorical
+    return (
+        len(set(categorical)) == len(categorical) == len(preparation.level_codes_)
+        and set(categorical) <= set(range(sizes["n"]))
+        and preparation.means_.shape == preparation.scales_.shape == (sizes["n"] - len(categorical),)
+        and all(codes.ndim == 1 and codes.dtype.kind == "f" and len(codes) for codes in preparation.level_codes_)
     )
 
 
-def _is_positive(values: Any, shape: tuple[int, ...]) -> bool:
-    """Whether these are finite numbers above zero in an array of this shape."""
-    return isinstance(values, np.ndarray) and values.shape == shape and bool(((values > 0) & (values < np.inf)).all())
-
-
-# Shapes of fitted attributes: one letter for each dimension, and the same letter for the same size within an estimator;
-# "n" is the number of features.
-PROJECTION_SHAPES = {
-    "X_fit_": "sn",
-    "dual_coef_": "sm",
-    "coef_": "fm",
-    "offset_": "m",
-    "eigenvalues_": "m",
-    "domains_": "d",
-    "classes_": "k",
-    "cell_counts_": "dk",
+# What must be true of the attributes of fitted estimators, in the order in which it is checked. A function checks what
+# concerns several attributes.
+Rules = dict[str, Rule | Callable[[Any, Sizes], bool]]
+PROJECTION_RULES: Rules = {
+    **shapes(X_fit_="sn", dual_coef_="sm", coef_="fm", offset_="m", eigenvalues_="m", domains_="d", classes_="k"),
+    **shapes(cell_counts_="dk"),
 }
-SHAPES: dict[type, dict[str, str]] = {
-    **dict.fromkeys(PROJECTIONS, PROJECTION_SHAPES),
-    DomainCenterer: {"domains_": "d", "means_": "dn"},
+LINEAR_RULES: Rules = {**shapes(coef_="mn", intercept_="m")}
+RULES: dict[type, Rules] = {
+    **dict.fromkeys(PROJECTIONS, PROJECTION_RULES),
+    DomainCenterer: {**shapes(domains_="d", means_="dn")},
     DomainHarmonizer: {
-        "domains_": "d",
-        "center_": "n",
-        "scale_": "n",
-        "covariate_coef_": "cn",
-        "covariate_center_": "c",
-        "domain_location_": "dn",
-        "domain_scale_": "dn",
+        **shapes(domains_="d", center_="n", scale_="n", covariate_coef_="cn", covariate_center_="c"),
+        **shapes(domain_location_="dn", domain_scale_="dn"),
     },
     MarginalTransferClassifier: {
-        "classes_": "k",
-        "domains_": "d",
-        "X_fit_": "sn",
-        "dual_coef_": "sm",
-        "intercept_": "m",
-        "domain_distances_": "dd",
-        "_domain": "s",
-        "_shares": "sd",
-        "_similarities": "dd",
+        **shapes(classes_="k", domains_="d", X_fit_="sn", dual_coef_="sm", intercept_="m", domain_distances_="dd"),
+        **shapes(_domain="s", _shares="sd", _similarities="dd"),
     },
     Novelty: {
-        "domains_": "d",
-        "directions_": "nc",
-        "knots_": "c",
-        "means_": "dc",
-        "counts_": "d",
-        "traces_": "d",
-        "reference_": "d",
-        "shape_": "cc",
+        **shapes(domains_="d", directions_="nc", knots_="c", means_="dc", counts_="d", traces_="d", reference_="d"),
+        **shapes(shape_="cc"),
+        "domains": _check_domains,
     },
-    PivotedNystroem: {"components_": "mn", "component_indices_": "m", "cholesky_": "mm"},
-    UndoBias: {"coef_": "mn", "intercept_": "m", "domains_": "d", "domain_coef_": "dmn", "domain_intercept_": "dm"},
-    LinearSVC: {"coef_": "mn", "intercept_": "m"},
-    LogisticRegression: {"coef_": "mn", "intercept_": "m"},
-    RidgeClassifier: {"intercept_": "m"},
-    Nystroem: {"components_": "mn", "component_indices_": "m", "normalization_": "mm"},
-    RBFSampler: {"random_weights_": "nm", "random_offset_": "m"},
-    SimpleImputer: {"statistics_": "n"},
-    StandardScaler: {"mean_": "n", "scale_": "n", "var_": "n"},
-    LabelBinarizer: {"classes_": "k"},
+    PivotedNystroem: {**shapes(components_="mn", component_indices_="m", cholesky_="mm")},
+    UndoBias: {**LINEAR_RULES, **shapes(domains_="d", domain_coef_="dmn", domain_intercept_="dm")},
+    LinearSVC: LINEAR_RULES,
+    LogisticRegression: LINEAR_RULES,
+    RidgeClassifier: {**shapes(intercept_="m")},
+    Nystroem: {**shapes(components_="mn", component_indices_="m", normalization_="mm")},
+    RBFSampler: {**shapes(random_weights_="nm", random_offset_="m")},
+    SimpleImputer: {**shapes(statistics_="n")},
+    StandardScaler: {**shapes(mean_="n", scale_="n", var_="n")},
+    LabelBinarizer: {**shapes(classes_="k")},
+    ColumnTransformer: {"columns": _check_columns},
+    OneHotEncoder: {
+        "drop": one_of(None),
+        "_drop_idx_after_grouping": one_of(None),
+        "dtype": one_of(np.float64),
+        "levels": _check_levels,
+    },
+    KNeighborsClassifier: {  # compiled code counts the classes of neighbors without checking that they exist
+        "_fit_method": one_of("brute"),
+        "algorithm": one_of("brute"),
+        "_tree": one_of(None),
+        "metric": one_of("euclidean", "minkowski"),
+        "p": one_of(2),
+        "metric_params": one_of(None),
+        "effective_metric_": one_of("euclidean"),
+        "effective_metric_params_": one_of({}),
+        "weights": one_of("uniform"),
+        "outputs_2d_": one_of(False),
+        "_fit_X": array("Sn"),
+        "_y": array("S", below="k"),
+        "rows": lambda neighbors, sizes: (
+            neighbors._fit_X.dtype.kind == "f" and 1 <= neighbors.n_neighbors <= sizes["S"] == neighbors.n_samples_fit_
+        ),
+    },
+    SVC: {
+        "_impl": one_of("c_svc"),
+        "kernel": one_of("linear", "poly", "rbf", "sigmoid"),
+        "_sparse": one_of(False),
+        "support_": array("S"),
+        "support_vectors_": array("Sn"),
+        "_n_support": array("k", low=0),
+        "counts": _check_supports,
+    },
+    EnsembleClassifier: {
+        "members": _check_members,
+        "classes": _check_classes,
+        "weights": array("M", low=0, high=1),
+        "weights_": _check_weights,
+        "inverse_temperatures": array("M", low=SMALLEST),
+        "smoothing": array("", low=0, high=MAX_ABSOLUTE_VALUE),
+        "inverse_temperature": array("", low=SMALLEST, high=MAX_ABSOLUTE_VALUE),
+        "prior_ratio": Rule("k", low=SMALLEST, high=MAX_ABSOLUTE_VALUE),
+        "calibration_offsets": Rule("k", low=-MAX_ABSOLUTE_VALUE, high=MAX_ABSOLUTE_VALUE),
+        "held_out": _check_held_out,
+        "raw_members": _check_raw_members,
+    },
+    TablePreparation: {
+        "tail_scales_": array("n"),
+        "coded_columns_": array("C", below="n"),
+        "categorical": _check_preparation,
+    },
 }
-
-CHECKS: dict[type, Callable[[Any], None]] = {
-    ColumnTransformer: _check_columns,
-    FunctionTransformer: check_function,
+TREE_CHECKS: dict[type, Callable[[Any], None]] = {
     HistGradientBoostingClassifier: check_boosting,
-    KNeighborsClassifier: _check_neighbors,
-    OneHotEncoder: _check_encoder,
-    EnsembleClassifier: _check_ensemble,
-    Novelty: _check_novelty,
-    SVC: _check_svc,
-    TablePreparation: _check_preparation,
     **dict.fromkeys((*SINGLE_TREES, *FORESTS), check_forest),
 }

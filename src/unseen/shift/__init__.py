@@ -5,27 +5,9 @@
 samples from the source domains. The package imports `linalg`, `kernels`, `tables` and `report`.
 """
 
-from ._column_audit import (
-    MAGNITUDES,
-    MISSING_CODES,
-    ORDINARY_ZEROS,
-    ColumnDiagnosis,
-    ColumnValues,
-    DomainRows,
-    Finding,
-    audit_table,
-    columns_from_matrix,
-    diagnose_columns,
-    find_column_notices,
-    find_conversions,
-    format_number,
-    format_range,
-    is_missing_code,
-    measure_magnitudes,
-    name_conversions,
-)
+from ._column_audit import ColumnDiagnosis, Finding, audit_table, diagnose_columns, find_column_notices
 from ._diagnose import Diagnosis, Shift, diagnose, summary_text
-from ._novelty import FAR_RATIO, Novelty, NoveltyResult
+from ._novelty import Novelty, NoveltyResult
 
 __all__ = [
     "ColumnDiagnosis",

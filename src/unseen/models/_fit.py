@@ -1,4 +1,4 @@
-"""`fit`: fit a model to a DataFrame, to the path of a table, or to arrays."""
+"""`fit`: fit a model to a DataFrame, to the path of a table, or to arrays; and choose its decision threshold."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..exceptions import DataWarning, ParameterError, warn
 from ..kernels import SizePlan
-from ..model_selection import check_metric, get_metric, parse_methods
+from ..linalg import Array, Ints
+from ..metrics import ThresholdChoice, choose_threshold
+from ..model_selection import MIN_DOMAINS_FOR_INTERVAL, check_metric, forecast, get_metric, parse_methods, score_labels
 from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions, open_data
 from ..utils.samples import Balance
+from ..utils.validation import Labels
 from ._model import Model
 from ._model_card import model_card
-from ._row_stream import Rows, TableRows, open_row_stream
-from ._table_fit import AUTO, fit_notices, fit_table, resolve_methods
-from ._threshold import check_threshold, with_threshold
+from ._table_fit import AUTO, Rows, TableFit, TableRows, fit_notices, fit_table, open_row_stream, resolve_methods
+from ._table_model import TableModel
 
 FeatureMap = Literal["auto", "none", "nystroem"]
 EXACT_BY_FEATURE_MAP: dict[str, bool | None] = {"auto": None, "none": True, "nystroem": False}
@@ -201,3 +206,158 @@ def _find_unused(plan: SizePlan, **arguments: Any) -> list[str]:
         f"{' and '.join(unused)} not used with exact kernels. Set the parameter feature_map to nystroem to use "
         "landmarks."
     ]
+
+
+Bools = NDArray[np.bool_]
+RANKING_AIMS = ("youden", "sensitivity", "specificity")  # aims that do not depend on class frequencies
+
+
+def choose_positive(classes: Labels, positive: Any) -> tuple[Any, str]:
+    """Return the class that is the event, and how it was determined; None for more than two classes."""
+    names = classes.tolist()
+    if len(names) > 2:
+        if positive is not None:
+            raise ParameterError(
+                "positive", f"positive={positive!r} needs two classes, but there are {len(names)}. Leave it out."
+            )
+        return None, ""
+    if positive is None:
+        rule = (
+            f"The event is {names[1]!r}, the last of both classes in sorted order; the parameter positive changes it."
+        )
+        return names[1], rule
+    matches = [name for name in names if name == positive or str(name) == str(positive)]
+    if not matches:
+        raise ParameterError("positive", f"positive={positive!r} is not a class. Use {names[0]!r} or {names[1]!r}.")
+    return matches[0], ""
+
+
+def check_threshold(threshold: str | float | None, n_classes: int) -> None:
+    """Raise ValueError for a threshold that cannot be chosen, before any computation."""
+    if threshold is None:
+        return
+    if n_classes > 2:
+        raise ParameterError(
+            "threshold", f"threshold={threshold!r} needs two classes, but there are {n_classes}. Leave it out."
+        )
+    try:
+        choose_threshold([0, 1], [0.4, 0.6], threshold)
+    except ValueError as error:
+        raise ParameterError("threshold", str(error).replace("aim=", "threshold=", 1)) from None
+
+
+def choose_domain_threshold(events: Bools, risks: Array, domain: Any, aim: str | float) -> ThresholdChoice:
+    """Choose a threshold on rows of several domains, all of which have the same weight."""
+    _, codes, counts = np.unique(domain, return_inverse=True, return_counts=True)
+    return choose_threshold(events, risks, aim, sample_weight=1 / counts[codes])
+
+
+def choose_fit_threshold(fit: TableFit, positive: Any, aim: str | float) -> ThresholdChoice:
+    """Choose a threshold for the event on the cross-fitted out-of-domain predictions of a fit."""
+    return choose_domain_threshold(*_held_out_risks(fit, positive), aim)
+
+
+def _held_out_risks(fit: TableFit, positive: Any) -> tuple[Bools, Array, Ints]:
+    """Whether held-out rows are events, their out-of-domain risks, and the codes of their domains."""
+    if fit.fitted is None:
+        raise ValueError("The fit has no out-of-domain predictions, on which a threshold could be chosen.")
+    column = int(np.flatnonzero(fit.model.classes_ == positive)[0])
+    codes = fit.fitted.codes
+    P = fit.model.ensemble.with_natural_priors(np.concatenate(fit.fitted.held_out))
+    domain = np.repeat(np.arange(len(codes)), [len(part) for part in codes])
+    return np.concatenate(codes) == column, P[:, column], domain
+
+
+def with_threshold(fit: TableFit, threshold: str | float | None, positive: Any = None) -> TableFit:
+    """Return the fit with a model that decides by a threshold; without a threshold, the fit as it is.
+
+    The threshold, its sensitivity and specificity, and their prediction intervals are stored for the model card. Scores
+    and expected performance become those of the labels that the threshold gives, if the metric depends on labels.
+    Intervals and scores are cross-fitted: each domain is classified by the threshold of the others.
+    """
+    if threshold is None:
+        if positive is not None:
+            raise ParameterError(
+                "positive", f"positive={positive!r} has no effect without a threshold. Set threshold, or leave it out."
+            )
+        return fit
+    classes = fit.model.classes_
+    check_threshold(threshold, len(classes))
+    event, rule = choose_positive(classes, positive)
+    events, risks, domain = _held_out_risks(fit, event)
+    choice = choose_domain_threshold(events, risks, domain, threshold)
+    flagged = np.zeros(len(events), dtype=bool)
+    for code in np.unique(domain):
+        others = domain != code
+        domain_threshold = choice.threshold  # if the other domains allow none
+        if 0 < events[others].sum() < others.sum():
+            own_choice = choose_domain_threshold(events[others], risks[others], domain[others], threshold)
+            domain_threshold = own_choice.threshold
+        flagged[~others] = risks[~others] >= domain_threshold
+    intervals = {
+        "sensitivity": _share_interval(flagged[events], domain[events]),
+        "specificity": _share_interval(~flagged[~events], domain[~events]),
+    }
+    performance = []
+    for name, value in (("sensitivity", choice.sensitivity), ("specificity", choice.specificity)):
+        text = f"a {name} of {100 * value:.0f}%"
+        interval = intervals[name]
+        if interval is not None:
+            low, high = interval
+            text += f" (95% prediction interval for a new domain: {100 * low:.0f}% to {100 * high:.0f}%)"
+        performance.append(text)
+    text = (
+        f"Rows with a probability of {event!r} of at least {choice.threshold:.3g} are labeled {event!r}: the threshold "
+        f"for {choice.aim}, on out-of-domain predictions with {' and '.join(performance)}."
+    )
+    facts = {
+        "value": choice.threshold,
+        "class": event,
+        "rule": rule,
+        "aim": choice.aim,
+        "sensitivity": choice.sensitivity,
+        "specificity": choice.specificity,
+        "intervals": intervals,
+        "text": text,
+    }
+    column = int(np.flatnonzero(classes == event)[0])
+    model = replace(fit.model, threshold=choice.threshold, positive_code=column)
+    labels = classes[np.where(flagged, column, 1 - column)]
+    return replace(_with_label_scores(fit, labels, domain), model=model, threshold=facts)
+
+
+def _share_interval(flagged: Bools, domain: Ints) -> tuple[float, float] | None:
+    """95% prediction interval for the share of rows that is flagged in a new domain; None for few domains."""
+    domains, codes, counts = np.unique(domain, return_inverse=True, return_counts=True)
+    if len(domains) < MIN_DOMAINS_FOR_INTERVAL:
+        return None
+    _, low, high = forecast(np.bincount(codes, weights=flagged) / counts, n_rows=counts)
+    return low, high
+
+
+def _with_label_scores(fit: TableFit, labels: Labels, domain: Ints) -> TableFit:
+    """The fit with scores and expected performance of the labels of held-out rows, if the metric depends on labels."""
+    fitted = fit.fitted
+    assert fitted is not None
+    scores = [
+        score_labels(fitted.metric.scoring, fit.model.classes_[codes], labels[domain == i])
+        for i, codes in enumerate(fitted.codes)
+    ]
+    if None in scores:
+        return fit
+    fitted = replace(fitted, scores=np.where(np.isfinite(fitted.scores), np.array(scores, dtype=float), np.nan))
+    by_domain = dict(zip(fit.scores, fitted.scores.tolist(), strict=True))
+    return replace(fit, fitted=fitted, scores=by_domain, forecast=fitted.forecast)
+
+
+def move_threshold(model: TableModel, aim: str, ratio: Array) -> TableModel:
+    """The model of other class frequencies, with a threshold that classifies the same rows as before.
+
+    `ratio` (2,) holds the new class frequencies over the old ones, by which the odds are multiplied. A threshold for
+    sensitivity, specificity or their sum keeps these. A number, or a threshold for costs, refers to probabilities and
+    stays.
+    """
+    if model.threshold is None or not aim.startswith(RANKING_AIMS):
+        return model
+    odds = model.threshold / (1 - model.threshold) * ratio[model.positive_code] / ratio[1 - model.positive_code]
+    return replace(model, threshold=float(odds / (1 + odds)))
