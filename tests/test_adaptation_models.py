@@ -371,7 +371,7 @@ def test_a_prior_of_some_classes_leaves_something_for_the_others():
 def test_what_a_refit_cannot_use_is_an_error(model, train, site):
     with pytest.raises(ValueError, match="fitted to a larger table through landmarks"):
         replace(model, card={**model.card, "stream": {"rows": 10}}).adapt(site, source=train)
-    with pytest.raises(ValueError, match="source must contain the column 'label'"):
+    with pytest.raises(ValueError, match="data have no column 'label'"):
         model.adapt(site, source=train.drop("label"))
 
 

@@ -369,15 +369,3 @@ def test_baselines_are_compared_and_never_chosen_by_themselves():
 
 def test_every_method_says_what_it_is():
     assert [name for name, method in METHODS.items() if not method.description] == []
-
-
-def test_ones_own_is_fitted_from_a_frame_and_saved(tmp_path):
-    pl = pytest.importorskip("polars", reason="frames are read by it")
-    frame = pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "label": Y.astype(str), "domain": D.astype(str)})
-    mine = ("mine", LogisticRegression(), {"C": [0.1, 1.0]})
-    model = unseen.fit(frame, methods=[mine, "majority"], label="label", domain="domain")
-    assert model.card["method"] == "mine, majority"
-    assert model.card["ensemble"]["members"][0]["model"] == "mine"
-    model.save(tmp_path / "mine.unseen")
-    copy = unseen.load_model(tmp_path / "mine.unseen")
-    np.testing.assert_array_equal(copy.predict(frame), model.predict(frame))

@@ -106,17 +106,18 @@ def complete_prior(prior: Mapping[Any, float], classes: Labels, source: Array) -
         )
     if not all(isinstance(value, (int, float, np.number)) and 0 < value < 1 for value in values.values()):
         raise ValueError(f"prior={dict(prior)!r} must contain frequencies between 0 and 1.")
-    is_named = np.array([name in values for name in names])
-    total = float(sum(values.values()))
-    if is_named.all() and abs(total - 1) > PRIOR_TOLERANCE:
-        raise ValueError(f"prior must sum to 1; the frequencies of all {len(names)} classes sum to {total:.6g}.")
-    if not is_named.all() and total > 1 - PRIOR_TOLERANCE:
+    frequencies = np.array([values.get(name, 0.0) for name in names])
+    is_named = frequencies > 0
+    rest = 1 - float(frequencies.sum())
+    if is_named.all() and abs(rest) > PRIOR_TOLERANCE:
+        raise ValueError(f"prior must sum to 1; the frequencies of all {len(names)} classes sum to {1 - rest:.6g}.")
+    if not is_named.all() and rest < PRIOR_TOLERANCE:
         raise ValueError(
-            f"prior leaves nothing for the classes that it does not name: its frequencies sum to {total:.6g}. They "
+            f"prior leaves nothing for the classes that it does not name: its frequencies sum to {1 - rest:.6g}. They "
             "must sum to less than 1, or name all classes."
         )
-    frequencies = np.array([values.get(name, 0.0) for name in names])
-    frequencies[~is_named] = (1 - total) * source[~is_named] / source[~is_named].sum() if not is_named.all() else 0
+    if not is_named.all():
+        frequencies[~is_named] = rest * source[~is_named] / source[~is_named].sum()
     return frequencies / frequencies.sum()
 
 
@@ -145,15 +146,8 @@ def _read_source(model: Model, source: Any) -> SourceData:
     """The training table, encoded and prepared as the model does."""
     schema = model.schema
     domain = None if is_path(source) and is_folder_or_pattern(source) else schema.domain
-    table = model.open_table(source, domain=domain)
-    rows = table.read()
-    if rows.labels is None or rows.domain is None:
-        raise ValueError(
-            f"source must contain the column {schema.label!r} of the classes and name the domains, as in training."
-        )
-    codes = encode_class_labels(rows.labels, model.classes_)
-    is_known = codes >= 0
-    y = model.classes_[codes[is_known].astype(int)]
-    prepared = model.table_model.prepare(rows.X[is_known])
-    samples = Samples(prepared, y, rows.domain[is_known], classes=model.classes_)
+    X, domains, codes = model.read_labeled(source, None, domain)
+    if domains is None:
+        raise ValueError(f"source must name the domains in the column {schema.domain!r}, as in training.")
+    samples = Samples(model.table_model.prepare(X), model.classes_[codes], domains, classes=model.classes_)
     return SourceData(samples, model.card.get("balance", "none"))

@@ -559,11 +559,8 @@ def _check_classes(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
 
 def _check_held_out(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
     """Out-of-domain predictions, and the codes of the true classes behind them and behind conformal scores."""
-    pairs = (
-        []
-        if ensemble.conformal_codes is None
-        else zip(ensemble.conformal_scores, ensemble.conformal_codes, strict=True)
-    )
+    scores_of_codes = () if ensemble.conformal_codes is None else ensemble.conformal_scores or ()
+    pairs = zip(scores_of_codes, ensemble.conformal_codes or (), strict=True)
     code_rule = array("r", below="k")
     return all(code_rule.check(codes, {"r": len(scores), "k": sizes["k"]}) for scores, codes in pairs) and all(
         type(name) is str
