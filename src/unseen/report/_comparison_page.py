@@ -15,6 +15,7 @@ Section = dict[str, Any]
 INTERVAL_KEYS = ("difference", "low", "high")
 NO_SCORE = {"mean": None, "sd": None}
 MAX_SENTENCES = 8  # on columns; the rest is folded
+MAX_COLUMNS = 10  # of a wide table, those that shift most
 MAX_CLASSES_SIDE_BY_SIDE = 6  # confusion tables with more classes are shown one domain at a time
 
 
@@ -166,12 +167,12 @@ def prepare_columns(summary: Mapping[str, Any]) -> Section:
     # The same ends of the scale as in the figure: small differences do not look large, and one broken column does not
     # hide the others.
     high = min(max(largest_entry(heat_map["differences"], 0.0), LEAST_SCALE), MOST_SCALE)
-    cells = shade_cells(heat_map["differences"], high=high, size=abs)
+    cells = shade_cells(heat_map["differences"][:MAX_COLUMNS], high=high, size=abs)
     return {
         "sentences": columns["sentences"][:MAX_SENTENCES],
         "more": columns["sentences"][MAX_SENTENCES:],
         "domains": heat_map["domains"],
-        "rows": list(zip(heat_map["columns"], cells, heat_map["explained"], strict=True)),
+        "rows": list(zip(heat_map["columns"], cells, heat_map["explained"], strict=False)),
         "hidden": columns["n_columns"] - len(cells),
     }
 
