@@ -87,6 +87,7 @@ html_show_sourcelink = False
 html_math_renderer = "mathml"
 html_theme_options = {
     "show_prev_next": True,
+    "header_links_before_dropdown": 8,
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
