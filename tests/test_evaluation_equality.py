@@ -30,7 +30,7 @@ from unseen.utils.samples import Samples
 pytestmark = pytest.mark.usefixtures("few_trees")
 
 PREPARATION = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
-ALONE = method_names(needs_feature_map=False, members=[])  # all but those that choose among others, or need a map
+ALONE = method_names(needs_feature_map=False, members=())  # all but those that choose among others, or need a map
 # Classifiers that scikit-learn can put behind the same preparation, with settings that it knows.
 KNOWN = {"1-NN": {}, "majority": {}, "nearest mean": {}, "gradient boosting": {"classifier__max_iter": [3, 6]}}
 KNOWN |= {"logistic": {"classifier__C": [0.1, 10.0]}, "linear SVM": {"classifier__C": [0.01, 1.0]}}

@@ -62,7 +62,7 @@ def of(y, d, X):
 def test_every_method_has_every_score_on_a_part_that_lacks_a_class(n_classes):
     X, y, d = places(n_classes)
     samples, splits = of(y, d, X)
-    methods = [name for name in method_names(needs_feature_map=False, members=[]) if not name.startswith("centered")]
+    methods = [name for name in method_names(needs_feature_map=False, members=()) if not name.startswith("centered")]
     candidates = [next(METHODS[method].candidates(n_classes)) for method in methods]
     said = list(
         evaluate_candidates(candidates, samples, splits, EvaluationConfig(scoring="neg_log_loss"))
