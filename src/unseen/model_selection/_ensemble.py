@@ -348,10 +348,6 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
             scores.append(decision_scores(classifier, features, None, self.classes_))
         return scores
 
-    def temper(self, scores: Sequence[Array]) -> Array:
-        """Probabilities of each member from its decision scores: (n_members, n_samples, n_classes)."""
-        return np.array([softmax(S, beta) for S, beta in zip(scores, self.inverse_temperatures, strict=True)])
-
     def combine_members(self, X: Any, domain: Labels | None = None, centers: CentersByMember | None = None) -> Array:
         """Probabilities of samples, which are all rows of their domains unless `centers` of whole domains are given.
 
@@ -361,7 +357,8 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
 
     def combine_scores(self, scores: Sequence[Array], X: Any, domain: Labels | None = None) -> Array:
         """The same from decision scores of members, which need not be fitted."""
-        P = average_members(self.weights, self.temper(scores))
+        tempered = [softmax(S, beta) for S, beta in zip(scores, self.inverse_temperatures, strict=True)]
+        P = average_members(self.weights, np.array(tempered))
         if self.smoothing:
             X = self.prepared_features(X)
             for _, rows in EncodedLabels.from_domains(domain, X.shape[0]).iter_rows():
