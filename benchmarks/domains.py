@@ -34,4 +34,4 @@ def compared(m: int) -> None:
     X = rng.normal(size=(len(y), COLUMNS)) + rng.normal(size=(CLASSES, COLUMNS))[y]
     X += 0.5 * rng.normal(size=(m, COLUMNS))[d]
     with threadpool_limits(1):
-        unseen.compare(X, y, sample_domain=d, methods=METHODS, repeats=1)
+        unseen.compare(X, y, sample_domain=d, methods=METHODS)

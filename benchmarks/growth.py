@@ -128,7 +128,7 @@ def compare_digits() -> None:
     from unseen.datasets import load_rotated_digits
 
     digits = load_rotated_digits()
-    unseen.compare(digits.data, digits.target, sample_domain=digits.domain, repeats=1, n_jobs=-1)
+    unseen.compare(digits.data, digits.target, sample_domain=digits.domain, n_jobs=-1)
 
 
 def peak_memory(process: str = "self") -> float:

@@ -22,7 +22,6 @@ comparison = unseen.compare(
     data.target,
     sample_domain=data.domain,
     methods=["1-NN", "logistic", "RBF SVM", "KFDA", "CIDG"],
-    repeats=1,
     quick=True,
     random_state=0,
 )

@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from unseen.datasets import load_rotated_digits
-from unseen.evaluation import Protocol, Row, make_tasks, run
+from unseen.evaluation import Protocol, Row, run
+from unseen.tables import table_from_arrays
 from unseen.utils.samples import Samples
 
 from .ensembles import load
@@ -53,11 +54,9 @@ def forecasts(root: Path, name: str, store: Path) -> list[Row]:
     """Rows of the automatic method, one for each domain held out and repeat."""
     samples = load_set(root, name)
     samples = samples.take(samples.subsample_rows(most=ROWS))
-    protocol = Protocol(repeats=3, preprocess="standardize" if name in TABULAR else "l2")
-    domains = np.unique(samples.domain).tolist()
-    rows = run(
-        samples.X, samples.y, samples.domain, make_tasks(domains), store=store, protocol=protocol, methods=["auto"]
-    )
+    protocol = Protocol.paper(repeats=3, scale="standardize" if name in TABULAR else "l2")
+    table = table_from_arrays(samples.X, samples.y, samples.domain)
+    rows = run(table, ["auto"], protocol, store=store).rows
     return [row for row in rows if row.status == "ok"]
 
 

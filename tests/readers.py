@@ -35,7 +35,7 @@ from unseen.images._features import Thumbnails
 from unseen.model_selection import HEADS, EnsembleClassifier
 from unseen.models import ModelFileError, TableModel, load_model, read_card, save_model
 from unseen.shift import Novelty
-from unseen.tables import Table, TableError, iter_batches, load_table, make_preprocessor, scan
+from unseen.tables import Table, TableError, iter_batches, load_table, make_preprocessor, scan, table_from_arrays
 
 SOURCE = str(Path(unseen.__file__).parent)
 PATIENTS = pl.DataFrame(
@@ -97,8 +97,8 @@ class Home:
 
     def run(self, store: Path) -> Any:
         """Run a small study that is stored in a file."""
-        protocol = Protocol(repeats=1, quick=True, preprocess="none")
-        return run(X, Y, DOMAIN, TASKS, store=store, protocol=protocol, methods=["1-NN"], n_jobs=1)
+        table = table_from_arrays(X, Y, DOMAIN)
+        return run(table, ["1-NN"], Protocol(quick=True, scale="none"), tasks=TASKS, store=store, n_jobs=1)
 
 
 Reader = Callable[[Home, Path], Any]
@@ -145,9 +145,7 @@ def _photo_list(home: Home, path: Path) -> None:
 def _store(home: Home, path: Path) -> None:
     with Store(path) as store:
         for (key,) in store._connection.execute("SELECT DISTINCT configuration FROM results").fetchall():
-            store.scores(key)
-            for row in store.rows(key):
-                store.predictions(key, row.method, row.task, row.repeat)
+            store.rows(key)
 
 
 def _cache(home: Home, path: Path) -> None:

@@ -35,8 +35,8 @@ model = DFDA(kernel="linear", domain_weight=5.0, ridge=0.1).fit(X, y, sample_dom
 values = eigh(*textbook.dfda(K, y, codes, domain_weight=5.0, ridge=0.1), eigvals_only=True)[::-1]
 np.testing.assert_allclose(model.eigenvalues_, values[: len(model.eigenvalues_)], rtol=1e-8)
 
-found = unseen.compare(X, y, sample_domain=d, methods=["DFDA", "KFDA", "logistic"], repeats=1, quick=True)
-kinds = {method["name"]: method["kind"] for method in found.summary()["methods"]}
+found = unseen.compare(X, y, sample_domain=d, methods=["DFDA", "KFDA", "logistic"], quick=True)
+kinds = {method["name"]: method["kind"] for method in found.to_dict()["methods"]}
 assert kinds["DFDA"] == "invariant", kinds
 assert "DFDA" in found.to_html()
 

@@ -58,7 +58,7 @@ def test_diagnose_reports_a_code_of_missing_values(folder):
 
 
 def test_compare_reports_errors_in_columns(folder, tmp_path):
-    options = {"label": "ill", "domain": "hospital", "methods": ["logistic", "nearest mean"], "repeats": 1}
+    options = {"label": "ill", "domain": "hospital", "methods": ["logistic", "nearest mean"]}
     with pytest.warns(DataWarning, match="'chol' is 0 in .*If 0 stands for a missing value"):
         library.compare(folder / "all.csv", quick=True, **options)
     command = ("--methods", "logistic,nearest mean", "--quick", "--store", tmp_path / "kept.sqlite")
@@ -96,7 +96,7 @@ def test_an_interrupted_curve_says_how_to_continue(folder, tmp_path, monkeypatch
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unseen.evaluation._site_curve.iterate_averages", stop)
+    monkeypatch.setattr("unseen.evaluation._site_curve.complete_jobs", stop)
     code, _, err = unseen("sites", folder / "all.csv", *ROLES, "--store", tmp_path / "kept.sqlite")
     assert code == 130
     assert "Run the same command again to continue" in err

@@ -47,9 +47,9 @@ def unseen(*args):
 
 
 def test_a_table_gives_accuracies_a_verdict_and_a_report(hospitals):
-    code, out, err = unseen("compare", hospitals, "--transductive", "--repeats", 1, *FEW, "--report", "report.html")
+    code, out, err = unseen("compare", hospitals, "--transductive", *FEW, "--report", "report.html")
     assert code == 0, err
-    for word in ("CIDG*", "logistic", "north", "mean ± sd", "transductive", "points, 95% interval", "Use "):
+    for word in ("CIDG*", "logistic", "north", "mean ± sd", "transductive", "held-out domains", "Use "):
         assert word in out
     assert "Using 'hospital' as the domain column" in err
     assert "Using 'diagnosis' as the label column" in err
@@ -69,15 +69,17 @@ def test_json_is_what_the_report_shows(hospitals):
     for method in summary["methods"]:
         assert f"{100 * method['mean']:.1f}" in page
     assert summary["provenance"]["protocol"]["quick"] is True
-    assert summary["validation"]["method"] == "logistic"  # the only method that predicts probabilities
-    log_losses = [one["estimate"] for one in summary["validation"]["summary"] if one["measure"] == "log_loss"]
+    assert summary["validation"]["method"] == summary["verdict"]["recommendation"]["method"]
+    reported = summary["validation"]["method"]
+    records = [one for one in summary["validation"]["summary"] if one["method"] == reported]
+    log_losses = [one["estimate"] for one in records if one["measure"] == "log_loss"]
     assert f"<strong>{log_losses[0]:.3f}</strong>" in page
 
 
 def test_a_second_run_continues_from_the_first(hospitals, monkeypatch):
     first = json.loads(unseen("compare", hospitals, *FEW, "--format", "json")[1])
     assert (hospitals.parent / "hospitals.unseen-results.sqlite").exists()
-    monkeypatch.setattr("unseen.evaluation._run.run_job", None)
+    monkeypatch.setattr("unseen.evaluation._run.Study.predict", None)
     second = json.loads(unseen("compare", hospitals, *FEW, "--format", "json")[1])
     assert second["methods"] == first["methods"]
 
@@ -90,7 +92,7 @@ def test_a_failed_method_tells_in_the_exit_code(hospitals, monkeypatch):
     monkeypatch.setitem(METHODS, "logistic", replace(METHODS["logistic"], classifier=Unlucky()))
     code, out, err = unseen("compare", hospitals, *FEW)
     assert code == 1
-    assert "logistic failed: ValueError: no luck" in out
+    assert "ValueError: no luck" in out
     assert "Run the same command again to retry them" in err
 
 
@@ -98,7 +100,7 @@ def test_interrupted_it_says_how_to_continue(hospitals, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unseen.evaluation._compare.all_results", stop)
+    monkeypatch.setattr("unseen.evaluation._comparison.run", stop)
     code, _, err = unseen("compare", hospitals, *FEW)
     assert code == 130
     assert "hospitals.unseen-results.sqlite. Run the same command again to continue" in err
@@ -202,10 +204,8 @@ BAD = {
     "label is domain": (["compare", "hospitals.csv", "--label", "hospital", "--domain", "hospital"], "hospital"),
     "unknown method": (["compare", "hospitals.csv", "--methods", "magic"], "There is no method 'magic'"),
     "no method": (["compare", "hospitals.csv", "--methods", ","], "at least one method"),
-    "no repeats": (["compare", "hospitals.csv", "--repeats", "0"], "--repeats"),
-    "selection": (["compare", "hospitals.csv", "--selection", "hope"], "--selection"),
+    "protocol": (["compare", "hospitals.csv", "--protocol", "hope"], "--protocol"),
     "scale": (["compare", "hospitals.csv", "--scale", "huge"], "--scale"),
-    "grid": (["compare", "hospitals.csv", "--grid", "moon"], "--grid"),
     "one per domain": (["compare", "hospitals.csv", "--max-per-domain", "1"], "--max-per-domain"),
     "seed": (["compare", "hospitals.csv", "--seed", "-1"], "--seed"),
     "store that is none": (["compare", "hospitals.csv", "--store", "hospitals.csv"], "not a results file"),
@@ -272,7 +272,7 @@ def test_a_process_that_dies_is_explained(hospitals, monkeypatch):
     def die(*_, **__):
         raise BrokenProcessPool("SIGKILL(-9)")
 
-    monkeypatch.setattr("unseen.evaluation._compare.all_results", die)
+    monkeypatch.setattr("unseen.evaluation._comparison.run", die)
     code, _, err = unseen("compare", hospitals, *FEW)
     assert code == 1
     assert "A process died" in err
@@ -304,29 +304,28 @@ def test_the_printed_table_fits_its_terminal(monkeypatch, capsys, width, n):
     show_comparison({"domains": domains, "methods": methods, "verdict": verdict})
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
-    header = [name.strip() for name in lines[2].strip("┃").split("┃")]
+    header = [name.strip() for name in next(line for line in lines if "┃" in line).strip("┃").split("┃")]
     assert header[:2] == ["method", "mean ± sd"]
     assert len([line for line in lines if line.startswith("│")]) == len(methods)  # no row is broken in two
     shown = [name for name in header if name.startswith("Uni")]
     assert len(shown) == len(set(shown))
     assert len(shown) == n or f"{n - len(shown)} of {n} domains do not fit" in "".join(lines)
-    if n == 3 or (n == 4 and width >= 80) or (n == 8 and width >= 120):
+    if (n == 3 and width >= 80) or (n == 4 and width >= 100):
         assert len(shown) == n
 
 
-@pytest.mark.parametrize("selection", ["domain", "within"])
-def test_rows_of_a_patient_are_compared_together(tmp_path, monkeypatch, selection):
+def test_rows_of_a_patient_are_compared_together(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     visits = enumerate(zip(X, Y, CODES, strict=True))
     rows = [f"{'abc'[c]},{c}-{i // 2 % 5},{x[0]},{x[1]},{'pq'[y % 2]}" for i, (x, y, c) in visits]
     (tmp_path / "visits.csv").write_text("\n".join(["site,patient,u,v,label", *rows]))
-    asked = ("compare", "visits.csv", *FEW, "--selection", selection, "--format", "json")
+    asked = ("compare", "visits.csv", *FEW, "--protocol", "paper", "--format", "json")
     code, out, err = unseen(*asked, "--group", "patient")
     assert code == 0, err
     together = json.loads(out)
     assert {use["column"]: use["use"] for use in together["data"]["columns"]}["patient"] == "group"
     code, out, err = unseen(*asked)
-    assert "Set the parameter group to patient to keep its rows together" in err
+    assert "to keep its rows together" in err
     assert json.loads(out)["methods"] != together["methods"]  # other rows were drawn
     (tmp_path / "visits.csv").write_text("\n".join(["site,patient,u,v,label", *rows, "a,1-1,0.1,0.2,p"]))
     code, _, err = unseen(*asked, "--group", "patient")

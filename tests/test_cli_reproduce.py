@@ -19,18 +19,18 @@ from helpers import three_domains
 from unseen.cli._app import app
 from unseen.cli._report import write_text
 from unseen.datasets import _office_caltech
-from unseen.evaluation._synthetic import draw_synthetic, run_synthetic
+from unseen.evaluation import draw_synthetic, run_synthetic
 from unseen.model_selection import METHODS
 
 FEW = "1-NN,KFDA,logistic"
 X, Y, CODES = three_domains(n_per_cell=4, n_classes=5, n_domains=4, seed=1)
 
 
-def save(folder, names, wrong=()):
+def save(folder, names):
     folder.mkdir()
     for code, name in enumerate(names):
         own = np.equal(CODES, code)
-        np.savez(folder / f"{name}.npz", X=np.where(name in wrong, np.nan, X[own]), y=Y[own] + 1)
+        np.savez(folder / f"{name}.npz", X=X[own], y=Y[own] + 1)
     return folder
 
 
@@ -42,9 +42,9 @@ def save_draw(path, X, y, domain):
 
 @pytest.fixture
 def hospitals(tmp_path, monkeypatch):
-    """A folder with three domains, in a working directory of its own."""
+    """A folder with four domains named as those of VLCS, in a working directory of its own."""
     monkeypatch.chdir(tmp_path)
-    return save(tmp_path / "hospitals", ["north", "south", "west"])
+    return save(tmp_path / "hospitals", ["VOC2007", "LabelMe", "Caltech101", "SUN09"])
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def unseen(*args):
     return run_command(app, *args)
 
 
-@pytest.mark.parametrize("command", ["", "synthetic", "office-caltech", "vlcs", "folder"])
+@pytest.mark.parametrize("command", ["", "synthetic", "office-caltech", "vlcs"])
 def test_help_has_an_example(command):
     code, text = unseen("reproduce", *command.split(), "--help")
     assert code == 0
@@ -76,35 +76,9 @@ def test_the_root_has_help_with_an_example_and_a_version():
     assert re.fullmatch(r"unseen \d+\.\d+\.\d+\S*", text)
 
 
-def test_a_folder_gives_a_table(hospitals):
-    code, text = unseen("reproduce", "folder", hospitals, "--quick", "--methods", FEW, "--jobs", 1)
-    assert code == 0
-    assert "3 tasks, 3 methods, 1 repeats -> hospitals.unseen-results.sqlite" in text
-    assert "hospitals: accuracy on the held-out domains, settings selected by 'domain'" in text
-    for part in ("south,west -> north", "north,west -> south", "mean rank", "wins", "* transductive", *FEW.split(",")):
-        assert part in text
-    assert (hospitals.parent / "hospitals.unseen-results.sqlite").exists()
-
-
-def test_a_folder_can_be_thinned(hospitals):
-    code, text = unseen("reproduce", "folder", hospitals, "--quick", "--methods", "1-NN", "--max-per-domain", 12)
-    assert code == 0
-    assert "west" in text
-    assert unseen("reproduce", "folder", hospitals, "--max-per-domain", 1)[0] == 2
-
-
-def test_names_with_brackets_are_printed_as_they_are(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folder = save(tmp_path / "[bold]data", ["[red]a", "b[blue]"])
-    code, text = unseen("reproduce", "folder", folder, "--quick", "--methods", "1-NN", "--jobs", 1)
-    assert code == 0
-    assert "[red]a -> b[blue]" in text
-    assert "[bold]data: accuracy" in text
-
-
 @pytest.mark.parametrize("how", ["--format", "ending"])
 def test_a_table_is_written_in_the_format_asked_for(hospitals, tmp_path, how):
-    base = ["reproduce", "folder", hospitals, "--quick", "--methods", FEW, "--jobs", 1]
+    base = ["reproduce", "vlcs", hospitals, "--quick", "--methods", FEW, "--jobs", 1]
     texts = {}
     for kind, ending in (("csv", "csv"), ("json", "json")):
         path = tmp_path / "new" / (f"table.{ending}" if how == "ending" else "table.txt")
@@ -115,16 +89,16 @@ def test_a_table_is_written_in_the_format_asked_for(hospitals, tmp_path, how):
         texts[kind] = path.read_text(encoding="utf-8")
     assert texts["csv"].startswith("task,method,mean,")
     found = json.loads(texts["json"])
-    assert len(found["cells"]) == 9
+    assert len(found["cells"]) == 12
     assert set(found["summary"]["mean"]) == set(FEW.split(","))
 
 
 def test_without_an_output_the_formatted_table_alone_goes_to_standard_output(hospitals):
-    command = ["reproduce", "folder", str(hospitals), "--quick", "--methods", "1-NN", "--jobs", "1", "--format", "json"]
+    command = ["reproduce", "vlcs", str(hospitals), "--quick", "--methods", "1-NN", "--jobs", "1", "--format", "json"]
     result = CliRunner().invoke(app, command)
     assert result.exit_code == 0, result.stderr
-    assert len(json.loads(result.stdout)["cells"]) == 3
-    assert "3 tasks, 1 methods" in result.stderr
+    assert len(json.loads(result.stdout)["cells"]) == 4
+    assert "4 tasks, 1 methods" in result.stderr
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
@@ -162,11 +136,11 @@ def test_failures_are_shown_and_tell_in_the_exit_code(hospitals, monkeypatch):
             raise ValueError("no solver [today]")
 
     monkeypatch.setitem(METHODS, "logistic", replace(METHODS["logistic"], classifier=Broken()))
-    command = ["reproduce", "folder", hospitals, "--quick", "--methods", FEW, "--jobs", 1]
+    command = ["reproduce", "vlcs", hospitals, "--quick", "--methods", FEW, "--jobs", 1]
     code, text = unseen(*command)
     assert code == 1
-    assert "logistic failed: ValueError: no solver [today]" in text
-    assert "3 of 9 runs failed. Run the same command again to retry them." in text
+    assert "ValueError: no solver [today]" in text
+    assert "4 of 12 runs failed. Run the same command again to retry them." in text
     monkeypatch.undo()
     monkeypatch.chdir(hospitals.parent)
     assert unseen(*command)[0] == 0
@@ -184,30 +158,24 @@ def test_office_caltech_without_its_files_says_which_are_missing(tmp_path, flag,
 
 MISTAKES = {
     "no such command": (["reproduce", "imagenet"], "No such command 'imagenet'"),
-    "no folder": (["reproduce", "folder"], "Missing argument 'folder'"),
-    "a folder that is not there": (["reproduce", "folder", "nowhere"], "is not a folder"),
-    "a file instead of a folder": (["reproduce", "folder", "notes.txt"], "is not a folder"),
-    "an empty folder": (["reproduce", "folder", "empty"], "must hold one file per domain"),
-    "a single domain": (["reproduce", "folder", "single"], "the folder holds 1 domain"),
-    "missing values": (["reproduce", "folder", "holes"], "contains NaN"),
+    "no folder": (["reproduce", "vlcs"], "Missing argument"),
     "an unknown method": (
-        ["reproduce", "folder", "hospitals", "--methods", "1-NN,magic"],
+        ["reproduce", "vlcs", "hospitals", "--methods", "1-NN,magic"],
         "There is no method 'magic'",
     ),
-    "no method": (["reproduce", "folder", "hospitals", "--methods", " , "], "at least one method"),
-    "no repeats": (["reproduce", "folder", "hospitals", "--repeats", "0"], "'--repeats'"),
-    "half a repeat": (["reproduce", "folder", "hospitals", "--repeats", "2.5"], "'--repeats'"),
-    "no jobs": (["reproduce", "folder", "hospitals", "--jobs", "0"], "0 is not allowed. Use 1 or more processes"),
-    "an unknown format": (["reproduce", "folder", "hospitals", "--format", "html"], "'html' is not one of"),
-    "an unknown selection": (["reproduce", "folder", "hospitals", "--selection", "test"], "'test' is not one of"),
-    "an unknown option": (["reproduce", "folder", "hospitals", "--fast"], "No such option"),
-    "an output that is a folder": (["reproduce", "folder", "hospitals", "-o", "empty"], "'empty' is a directory"),
-    "a store that is a folder": (["reproduce", "folder", "hospitals", "--store", "empty"], "'empty' is a directory"),
+    "no method": (["reproduce", "vlcs", "hospitals", "--methods", " , "], "at least one method"),
+    "no repeats": (["reproduce", "vlcs", "hospitals", "--repeats", "0"], "'--repeats'"),
+    "half a repeat": (["reproduce", "vlcs", "hospitals", "--repeats", "2.5"], "'--repeats'"),
+    "no jobs": (["reproduce", "vlcs", "hospitals", "--jobs", "0"], "0 is not allowed. Use 1 or more processes"),
+    "an unknown format": (["reproduce", "vlcs", "hospitals", "--format", "html"], "'html' is not one of"),
+    "an unknown selection": (["reproduce", "vlcs", "hospitals", "--selection", "test"], "'test' is not one of"),
+    "an unknown option": (["reproduce", "vlcs", "hospitals", "--fast"], "No such option"),
+    "an output that is a folder": (["reproduce", "vlcs", "hospitals", "-o", "empty"], "'empty' is a directory"),
+    "a store that is a folder": (["reproduce", "vlcs", "hospitals", "--store", "empty"], "'empty' is a directory"),
     "a store that is no store": (
-        ["reproduce", "folder", "hospitals", "--store", "notes.txt"],
+        ["reproduce", "vlcs", "hospitals", "--store", "notes.txt"],
         "notes.txt is not a results file",
     ),
-    "not VLCS": (["reproduce", "vlcs", "hospitals"], "does not hold VLCS"),
     "unknown features": (["reproduce", "office-caltech", "--feature-set", "sift"], "'sift' is not one of"),
     "no draws": (["reproduce", "synthetic", "--repeats", "0"], "'--repeats'"),
     "a draw that is no draw": (
@@ -224,9 +192,8 @@ MISTAKES = {
 def test_a_mistake_is_refused_with_exit_code_2(what, hospitals, tmp_path):
     (tmp_path / "notes.txt").write_text("not a database\n" * 100)
     (tmp_path / "empty").mkdir()
-    save_draw(tmp_path / "places.csv", *draw_synthetic(0)[:2], np.repeat(["north", "south"], 220))
-    save(tmp_path / "single", ["alone"])
-    save(tmp_path / "holes", ["a", "b"], wrong=["b"])
+    drawn = draw_synthetic(0)
+    save_draw(tmp_path / "places.csv", drawn.X, drawn.y, np.repeat(["north", "south"], 220))
     arguments, message = MISTAKES[what]
     code, text = unseen(*arguments)
     assert code == 2, text
@@ -250,12 +217,13 @@ def test_the_synthetic_experiment_draws_its_figure(tmp_path, monkeypatch):
 def test_a_table_takes_the_place_of_the_draws(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     monkeypatch.chdir(tmp_path)
-    file, output = save_draw(tmp_path / "toy.csv", *draw_synthetic(3)), tmp_path / "table.json"
+    drawn, output = draw_synthetic(3), tmp_path / "table.json"
+    file = save_draw(tmp_path / "toy.csv", drawn.X, drawn.y, drawn.domain)
     options = ["--data", file, "--grid", "authors", "--quick", "--jobs", 1, "-o", output]
     code, text = unseen("reproduce", "synthetic", *options)
     assert code == 0, text
     found = {(c["task"], c["method"]): c["mean"] for c in json.loads(output.read_text())["cells"]}
-    rows = run_synthetic([draw_synthetic(3)], grid="authors", quick=True)
+    rows = run_synthetic([drawn], grid="authors", quick=True)
     assert {"CIDG", "CIDG as printed"} <= {row.method for row in rows}
     assert found == {(row.task, row.method): pytest.approx(100 * row.accuracy) for row in rows}
     assert all(cell["repeats"] == 1 for cell in json.loads(output.read_text())["cells"])

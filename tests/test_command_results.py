@@ -27,7 +27,7 @@ CALLS = {
     ),
     "compare": (
         ["--methods", "logistic,nearest mean", "--quick", "--metric", "log_loss"],
-        lambda data: unseen.compare(data, **ROLES, methods=METHODS, quick=True, metric="log_loss").summary(),
+        lambda data: unseen.compare(data, **ROLES, methods=METHODS, quick=True, metric="log_loss").to_dict(),
     ),
     "validate": (
         ["--methods", "logistic", "--compare-with", "nearest mean", "--threshold", "youden"],
@@ -37,7 +37,7 @@ CALLS = {
     ),
     "sites": (
         ["--methods", "logistic"],
-        lambda data: site_learning_curve(data, **ROLES, methods=["logistic"]).summary(),
+        lambda data: site_learning_curve(data, **ROLES, methods=["logistic"]).to_dict(),
     ),
     "diagnose": (
         ["--permutations", "99", "--alpha", "0.1"],

@@ -21,9 +21,9 @@ from unseen.images._extract import Cache
 from unseen.utils.io import atomic_write as whole
 from unseen.utils.io import create_sqlite_tables
 
-ROW = Row("1-NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
-ROWS = [replace(ROW, repeat=i, seed=i, accuracy=i / 200, reason="x" * 300) for i in range(200)]
 CODES = np.random.default_rng(0).integers(0, 5, 300)
+ROW = Row("1-NN", "a -> b", ("b",), accuracy=0.5, accuracies={"b": 0.5}, settings={"C": 1.0}, codes=CODES)
+ROWS = [replace(ROW, repeat=i, accuracy=i / 200, reason="x" * 300) for i in range(200)]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def written(tmp_path_factory):
     with Store(path) as store:
         store.add_configuration("k", {"seed": 0})
         for row in ROWS:
-            store.add("k", row, CODES + row.repeat)
+            store.add("k", row)
     return path
 
 
@@ -61,11 +61,11 @@ def update(path, statement):
         connection.execute(statement)
 
 
-def store_text_as_accuracy(path):
-    update(path, "UPDATE results SET accuracy = 'high' WHERE repeat = 3")
+def store_text_as_codes(path):
+    update(path, "UPDATE results SET codes = 'high' WHERE repeat = 3")
 
 
-@pytest.mark.parametrize("damage", [wipe_a_page, cut_off, store_text_as_accuracy])
+@pytest.mark.parametrize("damage", [wipe_a_page, cut_off, store_text_as_codes])
 def test_a_damaged_file_is_renamed_and_a_new_one_begun(path, damage):
     damage(path)
     before = path.read_bytes()
@@ -75,7 +75,7 @@ def test_a_damaged_file_is_renamed_and_a_new_one_begun(path, damage):
         store = Store(path)
     with store:
         assert store.rows("k") == []
-        store.add("k", ROW, CODES)
+        store.add("k", ROW)
     assert path.with_name("r.sqlite.damaged").read_bytes() == before
     assert sorted(file.name for file in path.parent.iterdir()) == ["r.sqlite", "r.sqlite.damaged"]
     with Store(path) as store:  # which is sound, so that nothing is said
@@ -90,11 +90,11 @@ def test_a_file_that_was_set_aside_earlier_is_not_replaced(path):
     assert path.with_name("r.sqlite.damaged").read_text() == "an earlier one"
 
 
-@pytest.mark.parametrize("column", ["settings = '{'", "settings = '[1'", "predicted = x'00'"])
+@pytest.mark.parametrize("column", ["content = '{'", "content = '{}'", "content = '[1]'", "codes = x'00'"])
 def test_contents_that_cannot_be_decoded_are_an_error_that_names_the_file(path, column):
     update(path, f"UPDATE results SET {column} WHERE repeat = 3")
     with Store(path) as store, pytest.raises(ValueError, match=r"r\.sqlite is damaged: .* Rename or remove the file"):
-        [store.predictions("k", row.method, row.task, row.repeat) for row in store.rows("k")]
+        store.rows("k")
 
 
 def test_no_damaged_byte_ends_in_an_error_of_sqlite(path):
@@ -249,7 +249,7 @@ def test_a_disk_that_fills_up_is_called_full_and_keeps_its_rows(small_disk):
         store.add("k", ROWS[0])
         fill(small_disk)
         with pytest.raises(OSError, match="The disk is full"):
-            store.add("k", ROWS[1], np.random.default_rng(0).integers(0, 1000, 100_000))
+            store.add("k", replace(ROWS[1], codes=np.random.default_rng(0).integers(0, 1000, 100_000)))
     (small_disk / "filler").unlink()
     with Store(small_disk / "r.sqlite") as store:
         assert store.rows("k")[0] == ROWS[0]

@@ -240,14 +240,14 @@ def test_a_pipe_is_not_waited_for(pipe):
         Store(pipe("x.sqlite"))
 
 
-ROW = Row("1-NN", "a -> b", 0, 0, 0.5, {"b": 0.5}, None, {"C": 1.0}, 0, False, 0.1, "ok", "", {"cores": 2})
+ROW = Row("1-NN", "a -> b", ("b",), accuracy=0.5, accuracies={"b": 0.5}, settings={"C": 1.0})
 
 
 UNDECODABLE = {
-    "no JSON": ("UPDATE results SET machine = '{'",),
-    "predictions that are cut off": ("UPDATE results SET predicted = ?", [zlib.compress(b"12345678")[:6]]),
-    "predictions of half a number": ("UPDATE results SET predicted = ?", [zlib.compress(b"123456")]),
-    "scores of another kind": ("UPDATE validations SET content = ?", [zlib.compress(b"[[1, 2]]")]),
+    "no JSON": ("UPDATE results SET content = '{'",),
+    "predictions that are cut off": ("UPDATE results SET codes = ?", [zlib.compress(b"12345678")[:6]]),
+    "predictions of half a number": ("UPDATE results SET codes = ?", [zlib.compress(b"123456")]),
+    "probabilities of another shape": ("UPDATE results SET probabilities = ?", [zlib.compress(b"12345678")]),
 }
 
 
@@ -256,21 +256,18 @@ def test_results_that_cannot_be_decoded_name_the_file(tmp_path, change):
     path = tmp_path / "r.sqlite"
     with Store(path) as store:
         store.add_configuration("k", {})
-        store.add("k", ROW, np.arange(3))
-        store.add_scores("k", {("a", "b"): {}})
+        store.add("k", replace(ROW, codes=np.arange(3)))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(*change)
 
-    def read_all():
-        with Store(path) as store:
-            return store.rows("k"), store.scores("k"), store.predictions("k", ROW.method, ROW.task, ROW.repeat)
-
-    with pytest.raises(ValueError, match=r"r\.sqlite is damaged: a result in it cannot be decoded .* Rename or remove"):
-        read_all()
+    message = r"r\.sqlite is damaged: a result in it cannot be decoded .* Rename or remove"
+    with Store(path) as store, pytest.raises(ValueError, match=message):
+        store.rows("k")
 
 
 def test_a_file_that_does_not_keep_its_rows_is_refused(tmp_path):
-    from unseen.evaluation import Task, run
+    from unseen.evaluation import run
+    from unseen.tables import table_from_arrays
 
     path = tmp_path / "r.sqlite"
     with Store(path) as store:
@@ -280,7 +277,7 @@ def test_a_file_that_does_not_keep_its_rows_is_refused(tmp_path):
         connection.execute("CREATE TRIGGER t AFTER INSERT ON results BEGIN DELETE FROM results; END")
     X, domain = np.random.default_rng(0).normal(size=(24, 2)), np.repeat(["a", "b", "c"], 8)
     with pytest.raises(ValueError, match="lacks results that were written to it"):
-        run(X, np.arange(24) % 2, domain, [Task(("a", "b"), ("c",))], store=path, methods=["1-NN"], n_jobs=1)
+        run(table_from_arrays(X, np.arange(24) % 2, domain), ["1-NN"], store=path, n_jobs=1)
 
 
 @pytest.fixture

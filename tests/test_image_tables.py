@@ -245,10 +245,10 @@ def test_the_transformer_says_what_is_wrong(tmp_path, network):
 def test_photographs_are_compared_from_python(tmp_path, network):
     colored(tmp_path)
     table = photo_table(tmp_path / "colored" / "photos", network)
-    found = unseen.compare(table, methods=["1-NN", "nearest mean"], repeats=1, quick=True)
-    assert found.summary()["data"]["n_samples"] == 24
-    assert found.summary()["hardest"] == []  # colors tell the classes
-    assert found.summary()["pictures"] == {}  # without a projection nothing is plotted
+    found = unseen.compare(table, methods=["1-NN", "nearest mean"], quick=True)
+    assert found.to_dict()["data"]["n_samples"] == 24
+    assert found.to_dict()["hardest"] == []  # colors tell the classes
+    assert found.to_dict()["pictures"] == {}  # without a projection nothing is plotted
     addresses = table.pictures([0, 23])
     assert all(address.startswith("data:image/jpeg;base64,") for address in addresses)
     Path(table.pictures.files[0]).unlink()

@@ -68,7 +68,7 @@ def test_a_column_that_is_reversed_at_a_site_has_negative_importance_there(impor
     entry = importance["age"]
     assert entry.lower < entry.mean < entry.upper
     assert entry.mean == pytest.approx(np.mean(list(entry.by_domain.values())))
-    summary = importance.summary()
+    summary = importance.to_dict()
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     assert len(importance.to_frame()) == 4
     with pytest.raises(KeyError, match="column='part '"):
@@ -79,7 +79,7 @@ def test_one_site_has_an_importance_without_an_interval():
     result = Importance.from_losses(["oslo"], ["age", "sex"], np.array([0.8]), np.array([[0.02], [0.05]]))
     assert [entry.column for entry in result.columns] == ["sex", "age"]
     assert all(math.isnan(entry.lower) for entry in result.columns)
-    assert result.summary()["columns"][0]["lower"] is None
+    assert result.to_dict()["columns"][0]["lower"] is None
     assert repr(result) == "<Importance: AUC, 1 sites; most important: sex, age>"
 
 
@@ -87,7 +87,7 @@ def test_sites_without_an_auc_are_left_out_of_the_mean():
     losses = np.array([[0.1, np.nan, 0.3], [0.0, np.nan, 0.0]])
     result = Importance.from_losses(list("abc"), ["age", "sex"], np.array([0.5, np.nan, 0.4]), losses)
     assert result["age"].mean == pytest.approx(0.2)
-    assert result.summary()["scores"]["b"] is None
+    assert result.to_dict()["scores"]["b"] is None
 
 
 def test_a_site_of_one_class_has_no_auc_to_lose(table):

@@ -11,7 +11,7 @@ from studies.large_table import simulate_table
 
 import unseen
 from unseen.metrics import choose_threshold
-from unseen.models import choose_fit_threshold, fit_table
+from unseen.models import choose_ensemble_threshold, fit_table
 from unseen.tables import table_from_arrays
 
 N_ROWS = 9_000  # just above the limit of exact kernels
@@ -43,7 +43,9 @@ def test_logistic_regression_of_a_large_table_is_that_of_scikit_learn(large):
     assert events.sum() / ours.sum() == pytest.approx(events.sum() / expected.sum(), abs=0.02)
     weight = 1 / np.unique(site, return_counts=True)[1][np.unique(site, return_inverse=True)[1]]
     threshold = choose_threshold(events, expected, "sensitivity=0.9", sample_weight=weight).threshold
-    assert choose_fit_threshold(fit, "dead", "sensitivity=0.9").threshold == pytest.approx(threshold, abs=0.002)
+    assert choose_ensemble_threshold(
+        fit.fitted, fit.model.ensemble, "dead", "sensitivity=0.9"
+    ).threshold == pytest.approx(threshold, abs=0.002)
 
 
 def test_trees_are_fitted_to_all_rows_and_predict_all_held_out_rows(large):

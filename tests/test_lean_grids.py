@@ -35,19 +35,13 @@ def test_lean_grids_end_within_noise_of_full_ones(name, tmp_path):
         pytest.skip(f"{DATA / name} is not there")
     table = load_digits_table() if name == "digits" else load_table(DATA / name, max_per_domain=SETS[name])
     todo, repeats = make_tasks(sorted(set(table.domain.tolist()))), 2
-    rules = {"repeats": repeats, "preprocess": "standardize" if name == "gvhd" else "l2"}
+    rules = {"repeats": repeats, "scale": "standardize" if name == "gvhd" else "l2"}
     found = {
         (grid, row.method, row.task, row.repeat): row.accuracy
         for grid in ("full", "lean")
         for row in run(
-            np.asarray(table.X, dtype=float),
-            table.y,
-            table.domain,
-            todo,
-            store=tmp_path / "results.sqlite",
-            protocol=Protocol(grid=grid, **rules),
-            methods=SHARING,
-        )
+            table, SHARING, Protocol.paper(grid=grid, **rules), tasks=todo, store=tmp_path / "results.sqlite"
+        ).rows
     }
     for method in SHARING:
         lean, full = (

@@ -98,7 +98,7 @@ def test_a_method_says_which_types_its_model_file_holds(tmp_path):
 
 def test_a_method_behind_a_map_needs_one():
     with pytest.raises(ValueError, match="'mapped ridge' needs a feature map"):
-        unseen.compare(X, Y, sample_domain=D, methods=["mapped ridge", "logistic"], repeats=1)
+        unseen.compare(X, Y, sample_domain=D, methods=["mapped ridge", "logistic"])
 
 
 @pytest.mark.parametrize(

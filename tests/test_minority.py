@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("few_trees")
 
 SITES, ROWS, CASES = ("north", "south", "east", "west"), 150, 9
 METHODS = ["majority", "logistic", "CIDG"]
-OPTIONS = ("--methods", ",".join(METHODS), "--repeats", 1, "--quick", "--jobs", 1)
+OPTIONS = ("--methods", ",".join(METHODS), "--quick", "--jobs", 1)
 BALANCED = ("--metric", "balanced_accuracy", "--balance", "classes")
 
 

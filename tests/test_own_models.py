@@ -292,13 +292,13 @@ def test_a_contest_with_ones_own_can_be_cloned_and_pickled():
 def test_ones_own_is_compared_fitted_saved_loaded_and_reported(tmp_path):
     """From arrays to a report, and from a table to predictions of a file, without a word to the table of methods."""
     mine = ("mine", make_pipeline(CIDG(), LogisticRegression()), {"cidg__ridge": np.array([1e-2, 1e-1])})
-    found = unseen.compare(X, Y, sample_domain=D, methods=["logistic", mine], repeats=1)
-    by_name = {method["name"]: method for method in found.summary()["methods"]}
+    found = unseen.compare(X, Y, sample_domain=D, methods=["logistic", mine])
+    by_name = {method["name"]: method for method in found.to_dict()["methods"]}
     assert list(by_name) == ["logistic", "mine"]
     assert by_name["mine"]["mean"] is not None
     assert {row.settings["cidg__ridge"] for row in found.rows if row.method == "mine"} <= {1e-2, 1e-1}
     assert "mine" in found.to_html()
-    json.dumps(found.summary(), allow_nan=False)
+    json.dumps(found.to_dict(), allow_nan=False)
     fit = fit_table(TABLE, mine)
     assert (fit.name, fit.kind) == ("mine", "inductive")
     assert fit.baseline is not None  # a plain classifier stands beside an invariant one
@@ -311,8 +311,8 @@ def test_ones_own_is_compared_fitted_saved_loaded_and_reported(tmp_path):
 
 
 def test_a_failure_of_ones_own_is_a_row_with_its_reason():
-    found = unseen.compare(X, Y, sample_domain=D, methods=["logistic", ("mine", Broken(TypeError))], repeats=1)
-    mine = next(method for method in found.summary()["methods"] if method["name"] == "mine")
+    found = unseen.compare(X, Y, sample_domain=D, methods=["logistic", ("mine", Broken(TypeError))])
+    mine = next(method for method in found.to_dict()["methods"] if method["name"] == "mine")
     assert mine["failed"] == "TypeError: no luck"
 
 

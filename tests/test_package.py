@@ -72,7 +72,7 @@ from unseen.cli import main
 
 printed = {}
 COMMANDS = "adapt compare diagnose explore fit predict show extract reproduce validate"
-for command in ["", *COMMANDS.split(), "reproduce folder"]:
+for command in ["", *COMMANDS.split(), "reproduce vlcs"]:
     sys.argv = ["unseen", *command.split(), "--help"]
     with redirect_stdout(io.StringIO()) as out:
         try:

@@ -92,7 +92,7 @@ def validated(n_jobs):
 
 def compared(n_jobs):
     methods = ["logistic", METHODS["nearest mean"], OWN]
-    comparison = unseen.compare(TABLE, methods=methods, repeats=1, n_jobs=n_jobs)
+    comparison = unseen.compare(TABLE, methods=methods, n_jobs=n_jobs)
     return [(row.method, row.task, row.accuracies, row.settings, row.status) for row in comparison.rows]
 
 
@@ -101,7 +101,7 @@ def fitted(n_jobs):
 
 
 def learning_curve(n_jobs):
-    return site_learning_curve(TABLE, methods=["logistic"], n_jobs=n_jobs).summary()
+    return site_learning_curve(TABLE, methods=["logistic"], n_jobs=n_jobs).to_dict()
 
 
 @pytest.mark.parametrize("verb", [validated, compared, fitted, learning_curve])
@@ -118,8 +118,8 @@ def f2(model, X, y):
 
 @pytest.mark.parametrize("scorer", [make_scorer(fbeta_score, beta=2, average="macro"), f2], ids=["scorer", "function"])
 def test_a_comparison_accepts_scorers(scorer, tmp_path):
-    comparison = unseen.compare(TABLE, methods=["logistic"], repeats=1, metric=scorer, store=tmp_path / "s.sqlite")
-    assert comparison.summary()["verdict"]["metric"] == "score"
+    comparison = unseen.compare(TABLE, methods=["logistic"], metric=scorer, store=tmp_path / "s.sqlite")
+    assert comparison.to_dict()["verdict"]["metric"] == "score"
     for row in comparison.rows:
         (domain,) = row.accuracies
         assert 0 < row.accuracies[domain] <= 1

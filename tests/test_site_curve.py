@@ -9,7 +9,7 @@ from scipy import stats
 from unseen import site_learning_curve
 from unseen.evaluation import Store, _site_curve
 from unseen.evaluation._site_curve import MAX_SUBSETS, PowerLaw, make_curve, make_subsets
-from unseen.model_selection import get_metric, iterate_averages
+from unseen.model_selection import get_metric
 
 
 def make_sites(n_sites, size, spread, seed=0):
@@ -77,7 +77,7 @@ def test_more_sites_help_where_sites_differ_and_rows_do_not():
     now = curve.predict(8)
     assert now.lower < curve.points[-1].mean < now.upper
     assert curve.predict(7).mean == pytest.approx(curve.points[-1].mean)
-    summary = curve.summary()
+    summary = curve.to_dict()
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     assert "more domains are worth about +" in str(curve)
 
@@ -147,34 +147,37 @@ def test_the_figure_shows_both_curves():
 
 
 def curve(store, X, y, site, **options):
-    return site_learning_curve(X, y, sample_domain=site, methods=["logistic"], store=store, **options).summary()
+    return site_learning_curve(X, y, sample_domain=site, methods=["logistic"], store=store, **options).to_dict()
 
 
 def test_an_interrupted_curve_continues_and_is_that_of_an_undisturbed_run(tmp_path, monkeypatch):
     X, y, site = make_sites(5, 30, 0.3)
     expected = curve(None, X, y, site)
     store = tmp_path / "results.sqlite"
-    add, n_stored, n_evaluated = Store.add_scores, [], []
+    add, stored, evaluated = Store.add, [], []
 
-    def add_some(self, key, scores):
-        if len(n_stored) == 4:
+    def add_some(self, key, row):
+        if len(stored) == 4:
             raise KeyboardInterrupt
-        n_stored.append(1)
-        add(self, key, scores)
+        stored.append(row)
+        add(self, key, row)
 
-    def iterate(candidates, samples, splits, config):
-        n_evaluated.append(len({id(train) for train, _ in splits}))
-        return iterate_averages(candidates, samples, splits, config)
+    score = _site_curve.CurveData.score
 
-    monkeypatch.setattr(_site_curve, "iterate_averages", iterate)
+    def count(self, job):
+        evaluated.append(job)
+        return score(self, job)
+
     with monkeypatch.context() as patched:
-        patched.setattr(Store, "add_scores", add_some)
+        patched.setattr(Store, "add", add_some)
         with pytest.raises(KeyboardInterrupt):
             curve(store, X, y, site)
+    monkeypatch.setattr(_site_curve.CurveData, "score", count)
+    n_sets = len(make_subsets(5, np.random.default_rng(0))) + 10
     assert curve(store, X, y, site) == expected
-    assert n_evaluated[1] == n_evaluated[0] - 4
+    assert len(evaluated) == n_sets - 4
     assert curve(store, X, y, site) == expected
-    assert n_evaluated[2] == 0
+    assert len(evaluated) == n_sets - 4
 
 
 @pytest.mark.parametrize("changed", ["features", "labels", "metric", "methods"])
@@ -193,7 +196,7 @@ def test_other_data_and_settings_start_again(tmp_path, changed):
         options["methods"] = ["nearest mean"]
     found = site_learning_curve(X, y, sample_domain=site, store=store, **options)
     expected = site_learning_curve(X, y, sample_domain=site, **options)
-    assert found.summary() == expected.summary()
+    assert found.to_dict() == expected.to_dict()
 
 
 def test_training_sets_without_a_model_are_not_stored(tmp_path):

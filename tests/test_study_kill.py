@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from unseen.datasets import load_digits_table, make_synthetic
-from unseen.evaluation import Protocol, make_tasks, run, site_learning_curve
+from unseen.evaluation import Protocol, run, site_learning_curve
+from unseen.tables import table_from_arrays
 
 pytestmark = pytest.mark.system
 
@@ -25,36 +26,33 @@ ROWS = 3 * 3 * len(METHODS)
 SLOWED = """
 import sys, time
 import unseen.evaluation._run as engine
-from unseen.datasets import make_synthetic
-from unseen.evaluation import Protocol, make_tasks
+from unseen.evaluation import Protocol
 
-unhurried = engine.run_job
+complete_jobs = engine.complete_jobs
 
-def run_job(*args):
-    time.sleep(0.1)
-    return unhurried(*args)
+def slowed(jobs, evaluate, *rest):
+    def work(job):
+        time.sleep(0.1)
+        return evaluate(job)
+    return complete_jobs(jobs, work, *rest)
 
-engine.run_job = run_job
+engine.complete_jobs = slowed
 """
 STUDY = """
+from unseen.datasets import make_synthetic
+from unseen.tables import table_from_arrays
+
 data = make_synthetic(random_state=0)
 engine.run(
-    data.data, data.target, data.domain, make_tasks(data.domain_names), store=sys.argv[1],
-    protocol=Protocol(repeats=3, quick=True), methods=["1-NN", "KFDA", "CIDG", "logistic"],
+    table_from_arrays(data.data, data.target, data.domain), ["1-NN", "KFDA", "CIDG", "logistic"],
+    Protocol.paper(repeats=3, quick=True), store=sys.argv[1],
 )
 """
 CURVE = """
 import unseen.evaluation._site_curve as curves
 from unseen.datasets import load_digits_table
 
-unhurried_averages = curves.iterate_averages
-
-def iterate_averages(*args):
-    for average in unhurried_averages(*args):
-        time.sleep(0.1)
-        yield average
-
-curves.iterate_averages = iterate_averages
+curves.complete_jobs = slowed
 curves.site_learning_curve(load_digits_table(), max_per_domain=30, methods=["nearest mean"], store=sys.argv[1])
 """
 COMMAND = """
@@ -79,20 +77,20 @@ def start(tmp_path, script, *args):
     )
 
 
-def count(store, table="results"):
+def count(store):
     """Rows in a store that may not exist yet, read beside the process that writes it."""
     if not store.exists():
         return 0
     with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=10)) as connection:
         try:
-            return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            return connection.execute("SELECT count(*) FROM results").fetchone()[0]
         except sqlite3.OperationalError:  # its tables are not there yet
             return 0
 
 
-def wait_for_rows(process, store, wanted, table="results"):
+def wait_for_rows(process, store, wanted):
     deadline = time.monotonic() + LONG
-    while count(store, table) < wanted:
+    while count(store) < wanted:
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -106,13 +104,12 @@ def end(process):
 
 def resume(store):
     data = make_synthetic(random_state=0)
-    protocol = Protocol(repeats=3, quick=True)
-    todo = make_tasks(data.domain_names)
-    return run(data.data, data.target, data.domain, todo, store=store, protocol=protocol, methods=METHODS)
+    table = table_from_arrays(data.data, data.target, data.domain)
+    return run(table, METHODS, Protocol.paper(repeats=3, quick=True), store=store).rows
 
 
 def facts(rows):
-    return [(r.task, r.method, r.repeat, r.seed, r.accuracy, r.accuracies, r.settings, r.ties, r.status) for r in rows]
+    return [(r.task, r.method, r.repeat, r.accuracy, r.accuracies, r.settings, r.status) for r in rows]
 
 
 def test_a_study_killed_twice_ends_as_an_undisturbed_one(tmp_path):
@@ -146,7 +143,7 @@ def test_an_interrupted_command_says_how_to_go_on_and_then_does(tmp_path, jobs):
     for name in data.domain_names:
         np.savez(folder / f"{name}.npz", X=data.data[data.domain == name], y=data.target[data.domain == name])
     store = tmp_path / "kept.sqlite"
-    command = ["reproduce", "folder", folder, "--methods", "1-NN,logistic,linear SVM", "--repeats", "10"]
+    command = ["compare", folder, "--methods", "1-NN,logistic,linear SVM", "--protocol", "paper"]
     command += ["--store", store, "--jobs", str(jobs)]
     process = start(tmp_path, COMMAND, *command)
     try:
@@ -160,32 +157,32 @@ def test_an_interrupted_command_says_how_to_go_on_and_then_does(tmp_path, jobs):
     assert "Traceback" not in err
     assert out == ""
     kept = count(store)
-    assert 3 <= kept < 90
+    assert 3 <= kept < 45
     if jobs == 1:
-        again = start(tmp_path, COMMAND, *[{"10": "1"}.get(str(part), part) for part in command])
+        again = start(tmp_path, COMMAND, *command)
         try:
             out, err = again.communicate(timeout=LONG)
         finally:
             end(again)
         assert again.returncode == 0, err
-        assert "mean rank" in out
-        assert count(store) == max(kept, 9)
+        assert "Use " in out
+        assert count(store) == 45
 
 
 def test_a_killed_learning_curve_continues_from_its_complete_training_sets(tmp_path):
     store = tmp_path / "results.sqlite"
     process = start(tmp_path, CURVE, store)
     try:
-        wait_for_rows(process, store, 3, "validations")
+        wait_for_rows(process, store, 3)
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=LONG)
     finally:
         end(process)
     assert process.returncode == -signal.SIGKILL
-    kept = count(store, "validations")
+    kept = count(store)
     options = {"max_per_domain": 30, "methods": ["nearest mean"]}
     expected = site_learning_curve(load_digits_table(), **options, store=tmp_path / "undisturbed.sqlite")
-    n_sets = count(tmp_path / "undisturbed.sqlite", "validations")
+    n_sets = count(tmp_path / "undisturbed.sqlite")
     assert 3 <= kept < n_sets
-    assert site_learning_curve(load_digits_table(), **options, store=store).summary() == expected.summary()
-    assert count(store, "validations") == n_sets
+    assert site_learning_curve(load_digits_table(), **options, store=store).to_dict() == expected.to_dict()
+    assert count(store) == n_sets

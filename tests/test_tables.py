@@ -7,8 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from unseen.evaluation import Row, make_tasks
-from unseen.evaluation._result_tables import AccuracyTable, Cell, load_published, make_accuracy_table
+from unseen.evaluation import AccuracyTable, Cell, Row, load_published, make_accuracy_table, make_tasks
 
 ODD = "a|b_c & 5%"
 TABLE = AccuracyTable(
@@ -27,7 +26,7 @@ TABLE = AccuracyTable(
 
 def row(method="1-NN", task="A -> B", repeat=0, accuracy=0.5, transductive=False, reason=""):
     status = "failed" if accuracy is None else "ok"
-    return Row(method, task, repeat, repeat, accuracy, {}, None, {}, 0, transductive, 0.1, status, reason, {})
+    return Row(method, task, (), repeat, status, reason, accuracy, transductive=transductive)
 
 
 def test_ranks_share_among_equals_and_failures_come_last():

@@ -67,7 +67,7 @@ def test_the_frame_of_a_curve_has_the_points_and_the_extrapolation():
     curve = make_small_curve()
     frame = curve.to_frame()
     assert frame["n_domains"][~frame["extrapolated"]].tolist() == [1, 2, 3]
-    assert frame["mean"][frame["extrapolated"]].tolist() == [point["mean"] for point in curve.summary()["extrapolated"]]
+    assert frame["mean"][frame["extrapolated"]].tolist() == [point["mean"] for point in curve.to_dict()["extrapolated"]]
 
 
 def test_a_size_at_which_one_domain_has_a_score_is_not_a_point():
@@ -131,12 +131,10 @@ def test_a_better_method_is_named_in_the_advice():
     y, strong, weak = predictions()
     found = validate_predictions(y, {"mine": weak, "other": strong}, sample_domain=SITES, threshold="cost=5:1")
     text = str(found)
-    assert "Consider “other” instead of “mine”, whose results are on this page." in text
-    assert "“other” is more accurate" in text
+    assert "Use other. Log loss" in text
     assert "a missed event costs 5 and a false alarm 1" in text
     reverse = str(validate_predictions(y, {"other": strong, "mine": weak}, sample_domain=SITES, threshold="youden"))
-    assert "“mine” is less accurate" in reverse
-    assert "all other methods were less accurate" in reverse
+    assert "Use other. Log loss" in reverse
     assert "the threshold with the largest sum of sensitivity and specificity" in reverse
 
 
@@ -177,14 +175,14 @@ def test_a_model_that_cannot_be_fitted_is_an_error_and_one_beside_it_a_warning()
             y,
             sample_domain=SITES,
             methods=("model", LogisticRegression()),
-            compare_with=(Failing(), ("model", LogisticRegression())),
+            compare_with=(Failing(),),
             positive=1,
         )
     assert found.methods == ["model", "Failing"]
     [record] = found.comparison_records
     assert record["n_sites"] == 0
     assert math.isnan(record["difference"])
-    assert "The results on this page are those of “model”." in str(found)
+    assert "Use model." in str(found)
 
 
 # Adaptation

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.utils.parallel import Parallel, delayed
 
-from unseen.evaluation import Protocol, make_tasks
-from unseen.evaluation._compare import run_comparison
+from unseen import compare
+from unseen.evaluation import Protocol
 from unseen.tables import table_from_arrays
 
 RUNS = 100
@@ -31,9 +31,8 @@ def world(kind, seed, n_domains=5, n=45):
 
 def decision(kind, seed, methods=None, n_domains=5, quick=True):
     X, y, domain = world(kind, seed, n_domains)
-    protocol = Protocol(repeats=1, preprocess="standardize", quick=quick, seed=seed)
-    *_, verdict = run_comparison(table_from_arrays(X, y, domain), make_tasks(sorted(set(domain))), protocol, methods)
-    return verdict.decision
+    protocol = Protocol(transductive=True, quick=quick, seed=seed)
+    return compare(table_from_arrays(X, y, domain), methods=methods, protocol=protocol).verdict.decision
 
 
 @pytest.mark.slow

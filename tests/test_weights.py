@@ -279,16 +279,20 @@ def test_no_search_parts_a_group(search, routing):
 def test_a_study_draws_and_validates_by_whole_groups(selection, repeat):
     X, y, d, patient = visits()
     site = np.array(["north", "south", "west"])[d]
-    samples, protocol = Samples(X, y, site, group=patient), Protocol(selection)
+    samples, protocol = Samples(X, y, site, group=patient), Protocol.paper(selection=selection)
     for task in make_tasks(["north", "south", "west"]):
-        train, test = protocol.draw_split(samples, task, repeat)
+        train, test = protocol.draw_rows(samples, task, repeat)
         left = np.setdiff1d(np.arange(len(y)), np.concatenate([train, test]))
         assert 0 < len(left) < len(train)
-        for one, other in [(train, left), (train, test), *protocol.validation_splits(samples, train, test, repeat)]:
+        for one, other in [
+            (train, left),
+            (train, test),
+            *protocol.validation_splits(samples, task, train, test, repeat),
+        ]:
             assert not set(patient[one]) & set(patient[other])
-    alone, _ = protocol.draw_split(replace(samples, group=None), task, repeat)
+    alone, _ = protocol.draw_rows(replace(samples, group=None), task, repeat)
     left = np.setdiff1d(np.flatnonzero(np.isin(site, task.sources)), alone)
     assert set(patient[alone]) & set(patient[left])  # without being told, it parts them
     patient[[0, -1]] = "all"
     with pytest.raises(ValueError, match=r"The task south,west -> north trains and tests .* group 'all' .* Remove"):
-        protocol.draw_split(samples, make_tasks(["north", "south", "west"])[0], repeat)
+        protocol.draw_rows(samples, make_tasks(["north", "south", "west"])[0], repeat)

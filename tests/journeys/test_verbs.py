@@ -54,7 +54,7 @@ def compared(path, n_jobs):
 
 
 def learning_curve(path, n_jobs):
-    return unseen.site_learning_curve(path, **ROLES, methods=["logistic"], n_jobs=n_jobs).summary()
+    return unseen.site_learning_curve(path, **ROLES, methods=["logistic"], n_jobs=n_jobs).to_dict()
 
 
 @pytest.mark.parametrize("verb", [fitted, validated, compared, learning_curve])

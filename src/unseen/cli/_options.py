@@ -283,10 +283,8 @@ Selection = Annotated[
     Literal["domain", "within", "oracle"],
     make_option(EVALUATION, help="Select settings on held-out domains, within the training domains, or on the target."),
 ]
-REPEATS_HELP = "Number of random samples of the training data."
-Repeats = Annotated[int, make_option(EVALUATION, min=1, metavar="N", help=REPEATS_HELP)]
-OptionalRepeats = Annotated[
-    int | None, make_option(EVALUATION, min=1, metavar="N", show_default="3, or 1 with --quick", help=REPEATS_HELP)
+Repeats = Annotated[
+    int, make_option(EVALUATION, min=1, metavar="N", help="Number of random samples of the training data.")
 ]
 
 Threshold = Annotated[

@@ -18,7 +18,7 @@ from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 from rich.cells import cell_len, set_cell_size
@@ -28,9 +28,6 @@ from rich.text import Text
 
 from ..exceptions import DataWarning, ParameterError
 from ..utils.io import ESCAPED_DIRECTION, atomic_write, escape_controls
-
-if TYPE_CHECKING:
-    from ..evaluation import AccuracyTable, Cell
 
 STANDARD_OUTPUT = Path("-")
 FORMAT_BY_SUFFIX = {".csv": "csv", ".json": "json"}
@@ -224,40 +221,6 @@ def _format_csv(table: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(table)
     return text.getvalue()
-
-
-def show_table(table: AccuracyTable, title: str) -> None:
-    """Print a table like the paper's: best score in bold, published score in gray, transductive scores with a star."""
-    from ..evaluation import make_summary_rows
-
-    console = make_console()
-    rich = make_table(["task"], table.methods, title)
-    for task in table.tasks:
-        rich.add_row(task, *(_format_cell(table.cells[task, method]) for method in table.methods))
-    rich.add_section()
-    for name, values in make_summary_rows(table):
-        rich.add_row(name, *values)
-    console.print(rich)
-    if any(cell.transductive for cell in table.cells.values()):
-        console.print("* transductive: centered on unlabeled target data", style="dim")
-    if any(cell.published is not None for cell in table.cells.values()):
-        console.print(f"gray: {table.published_label}", style="dim")
-    failures = {
-        method: f"{cell.status_text}: {cell.failed}" for (_, method), cell in table.cells.items() if cell.failed
-    }
-    for method, reason in failures.items():
-        console.print(f"{method} {reason}", style="red")
-
-
-def _format_cell(cell: Cell) -> Text:
-    if cell.repeats == 0:
-        return Text(cell.status_text, style="red")
-    # A single score has two decimals, as in the paper.
-    accuracy = f"{cell.mean:.1f} ±{cell.sd:.1f}" if cell.repeats > 1 else f"{cell.mean:.2f}"
-    text = Text(f"{accuracy}{'*' if cell.transductive else ''}", style="bold" if cell.best else "")
-    if cell.published is not None:
-        text.append(f"\n{cell.published:.1f}", style="bright_black")
-    return text
 
 
 def show_columns(uses: list[dict[str, Any]]) -> None:

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.text import Text
 
 from ..utils.io import check_output_path
 from . import _options as o
 from ._options import Command, CommandGroup
 from ._report import (
     error_console,
+    make_console,
+    make_table,
     message_console,
-    print_notices,
     print_result,
     save_figure,
     select_format,
-    show_table,
     translate_errors,
 )
 
 if TYPE_CHECKING:
-    from ..evaluation import AccuracyTable
+    from ..evaluation import AccuracyTable, Cell
 
 reproduce = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Rerun the experiments of the CIDG paper.",
-    epilog="Example: unseen reproduce folder ./hospitals --quick",
+    epilog="Example: unseen reproduce synthetic --quick",
 )
 
 Figure = Annotated[
@@ -87,8 +87,6 @@ def synthetic(
 
     Example: unseen reproduce synthetic --data toy.csv --grid authors
     """
-    import numpy as np
-
     from ..evaluation import (
         CHOSEN_BY,
         SYNTHETIC_METHODS,
@@ -96,9 +94,7 @@ def synthetic(
         draw_synthetic,
         draw_synthetic_figure,
         make_accuracy_table,
-        make_synthetic_problem,
         run_synthetic,
-        tied_target_accuracies,
     )
     from ..tables import load_table
 
@@ -109,47 +105,18 @@ def synthetic(
         if data is None:
             draws = [draw_synthetic(seed) for seed in range(2 if quick else repeats)]
         else:
-            table = load_table(data)
-            draws = [check_draw(table.X, table.y, table.domain)]
-        n_jobs = o.choose_jobs(jobs, sum(len(draw[1]) for draw in draws), len(SYNTHETIC_METHODS) * len(CHOSEN_BY))
+            draws = [check_draw(load_table(data))]
+        n_jobs = o.choose_jobs(jobs, sum(len(draw.y) for draw in draws), len(SYNTHETIC_METHODS) * len(CHOSEN_BY))
         rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=n_jobs, verbose=int(not quiet))
         name = "synthetic" if data is None else data.name
         title = (
             f"{name}: accuracy on the target, by selection of settings; grid of CIDG: {grid}; the paper: 86.67 for CIDG"
         )
-        selection = CHOSEN_BY[1]
-        problem = make_synthetic_problem(draws[0], selection, grid=grid, quick=quick)
-        if data is not None:
-            for method in ("CIDG", "CIDG as printed"):
-                scores = 100 * tied_target_accuracies(method, problem)
-                if len(scores) > 1:
-                    print_notices(
-                        [
-                            f"{method}: {len(scores)} settings tie on {selection}. Their scores on the target are "
-                            f"{scores.min():.2f} to {scores.max():.2f}, with median {np.median(scores):.2f}."
-                        ]
-                    )
-        shown_rows = [row for row in rows if row.task == selection and row.repeat == 0]
-        scatter_plots = draw_synthetic_figure(problem, shown_rows)
+        shown_rows = [row for row in rows if row.task == "a held-out domain" and row.repeat == 0]
+        scatter_plots = draw_synthetic_figure(draws[0], shown_rows, grid=grid, quick=quick)
         for suffix in FIGURE_SUFFIXES:
             save_figure(scatter_plots, figure.with_suffix(suffix))
         _print_table(make_accuracy_table(rows), title, format, output)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _StudyOptions:
-    """Options of a study on a data set."""
-
-    selection: Any
-    repeats: int
-    methods: str
-    quick: bool
-    output: Path
-    format: str | None
-    quiet: bool
-    store: Path | None
-    jobs: int | None
-    max_per_domain: int | None = None
 
 
 @reproduce.command("office-caltech", cls=Command)
@@ -176,7 +143,12 @@ def office_caltech(
     """
     from ..datasets import fetch_office_caltech
 
-    options = _StudyOptions(
+    load = partial(fetch_office_caltech, feature_set, data_home=data_home, download=download)
+    _run_study(
+        load,
+        "office-caltech",
+        f"office-caltech-{feature_set}",
+        has_paper_features=feature_set == "decaf6",
         selection=selection,
         repeats=repeats,
         methods=methods,
@@ -187,8 +159,6 @@ def office_caltech(
         store=store,
         jobs=jobs,
     )
-    load = partial(fetch_office_caltech, feature_set, data_home=data_home, download=download)
-    _run_study(load, "office-caltech", f"office-caltech-{feature_set}", options, feature_set)
 
 
 @reproduce.command("vlcs", cls=Command)
@@ -212,7 +182,10 @@ def vlcs(
     """
     from ..datasets import load_vlcs
 
-    options = _StudyOptions(
+    _run_study(
+        partial(load_vlcs, folder),
+        "vlcs",
+        "vlcs",
         selection=selection,
         repeats=repeats,
         methods=methods,
@@ -223,99 +196,96 @@ def vlcs(
         store=store,
         jobs=jobs,
     )
-    _run_study(partial(load_vlcs, folder), "vlcs", "vlcs", options)
-
-
-@reproduce.command("folder", cls=Command)
-def folder_command(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="Folder with one file per domain; see unseen.datasets.load_folder."),
-    ],
-    max_per_domain: o.MaxPerDomain = None,
-    methods: o.Methods = o.ALL_METHODS,
-    quick: o.Quick = False,
-    selection: o.Selection = "domain",
-    repeats: o.Repeats = 5,
-    output: o.Output = o.STANDARD_OUTPUT,
-    format: o.TableFormat = None,
-    quiet: o.Quiet = False,
-    store: o.Store = None,
-    jobs: o.AutomaticJobs = None,
-) -> None:
-    """Run the protocol of the paper on your data: hold out each domain and, with four domains, each pair.
-
-    Example: unseen reproduce folder ./hospitals --repeats 3
-    """
-    from ..datasets import load_folder
-
-    options = _StudyOptions(
-        selection=selection,
-        repeats=repeats,
-        methods=methods,
-        quick=quick,
-        output=output,
-        format=format,
-        quiet=quiet,
-        store=store,
-        jobs=jobs,
-        max_per_domain=max_per_domain,
-    )
-    _run_study(partial(load_folder, folder), "", folder.expanduser().resolve().name, options)
 
 
 def _run_study(
-    load: Callable[[], Any], paper: str, name: str, options: _StudyOptions, features: str | None = None
+    load: Callable[[], Any],
+    paper: str,
+    name: str,
+    *,
+    selection: Any,
+    repeats: int,
+    methods: str,
+    quick: bool,
+    output: Path,
+    format: str | None,
+    quiet: bool,
+    store: Path | None,
+    jobs: int | None,
+    has_paper_features: bool = True,
 ) -> None:
     """Run the study on a data set and print or write its table, with the published scores of a table of the paper."""
-    from ..evaluation import (
-        AccuracyTable,
-        Protocol,
-        load_published,
-        make_accuracy_table,
-        make_tasks,
-        run,
-        subsample_domains,
-    )
+    from ..evaluation import AccuracyTable, Protocol, load_published, make_accuracy_table, make_tasks, run
+    from ..tables import table_from_arrays
 
     with translate_errors():
-        o.check_result_output(options.output)
-        store, resume = o.results_path(name, options.store)
+        o.check_result_output(output)
+        store, resume = o.results_path(name, store)
         o.check_store(store)
         data = load()
     with translate_errors(resume):
-        methods = o.parse_names(options.methods) or []
-        quick = options.quick
-        protocol = Protocol(options.selection, repeats=1 if quick else options.repeats, quick=quick)
+        names = o.parse_names(methods) or []
+        protocol = Protocol.paper(selection=selection, repeats=1 if quick else repeats, quick=quick)
         domains = list(data.domain_names)
         all_tasks = make_tasks(domains)
         if len(domains) == 4 and not quick:
             all_tasks += make_tasks(domains, 2)
-        message_console.print(f"{len(all_tasks)} tasks, {len(methods)} methods, {protocol.repeats} repeats -> {store}")
-        kept = subsample_domains(data.domain, options.max_per_domain, y=data.target)
-        rows = run(
-            data.data[kept],
-            data.target[kept],
-            data.domain[kept],
-            all_tasks,
+        message_console.print(f"{len(all_tasks)} tasks, {len(names)} methods, {protocol.repeats} repeats -> {store}")
+        predictions = run(
+            table_from_arrays(data.data, data.target, data.domain),
+            names,
+            protocol,
+            tasks=all_tasks,
             store=store,
-            protocol=protocol,
-            methods=methods,
-            n_jobs=o.choose_jobs(options.jobs, len(kept), len(methods)),
-            verbose=int(not options.quiet),
+            n_jobs=o.choose_jobs(jobs, len(data.target), len(names)),
+            verbose=int(not quiet),
         )
-        is_paper_features = features in (None, "decaf6")
-        printed = AccuracyTable.published_label if is_paper_features else "published score, with DeCAF6 features"
-        table = make_accuracy_table(rows, load_published(paper, all_tasks) if paper else None, printed)
+        rows = predictions.rows
+        printed = AccuracyTable.published_label if has_paper_features else "published score, with DeCAF6 features"
+        table = make_accuracy_table(rows, load_published(paper, all_tasks), printed)
         title = f"{name}: accuracy on the held-out domains, settings selected by {protocol.selection!r}"
-        _print_table(table, title, options.format, options.output)
+        _print_table(table, title, format, output)
         n_failed = sum(row.status == "failed" for row in rows)
     if n_failed:
         error_console.print(f"{n_failed} of {len(rows)} runs failed. Run the same command again to retry them.")
         raise typer.Exit(1)
 
 
+def _show_table(table: AccuracyTable, title: str) -> None:
+    """Print a table like the paper's: best score in bold, published score in gray, transductive scores with a star."""
+    from ..evaluation import make_summary_rows
+
+    console = make_console()
+    rich = make_table(["task"], table.methods, title)
+    for task in table.tasks:
+        rich.add_row(task, *(_format_cell(table.cells[task, method]) for method in table.methods))
+    rich.add_section()
+    for name, values in make_summary_rows(table):
+        rich.add_row(name, *values)
+    console.print(rich)
+    if any(cell.transductive for cell in table.cells.values()):
+        console.print("* transductive: centered on unlabeled target data", style="dim")
+    if any(cell.published is not None for cell in table.cells.values()):
+        console.print(f"gray: {table.published_label}", style="dim")
+    failures = {
+        method: f"{cell.status_text}: {cell.failed}" for (_, method), cell in table.cells.items() if cell.failed
+    }
+    for method, reason in failures.items():
+        console.print(f"{method} {reason}", style="red")
+
+
+def _format_cell(cell: Cell) -> Text:
+    if cell.repeats == 0:
+        return Text(cell.status_text, style="red")
+    # A single score has two decimals, as in the paper.
+    accuracy = f"{cell.mean:.1f} ±{cell.sd:.1f}" if cell.repeats > 1 else f"{cell.mean:.2f}"
+    text = Text(f"{accuracy}{'*' if cell.transductive else ''}", style="bold" if cell.best else "")
+    if cell.published is not None:
+        text.append(f"\n{cell.published:.1f}", style="bright_black")
+    return text
+
+
 def _print_table(table: AccuracyTable, title: str, format: str | None, output: Path) -> None:
     print_result(
-        table.to_dict(), lambda _: show_table(table, title), select_format(format, output), output, table.records()
+        table.to_dict(), lambda _: _show_table(table, title), select_format(format, output), output, table.records()
     )

@@ -65,10 +65,8 @@ def sites(
         )
         if figure is not None:
             save_figure(curve.plot(), figure)
-        summary = curve.summary()
-        rows = [{**point, "extrapolated": False} for point in summary["points"]]
-        rows += [{**point, "extrapolated": True} for point in summary["extrapolated"]]
-        print_result(summary, show_curve, select_format(format, output), output, rows)
+        summary = curve.to_dict()
+        print_result(summary, show_curve, select_format(format, output), output, curve.records())
 
 
 def show_curve(summary: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from ..utils.io import check_output_path
 from . import _options as o
@@ -17,9 +17,6 @@ from ._report import (
     translate_errors,
 )
 from ._user_methods import combine_methods, load_user_methods
-
-if TYPE_CHECKING:
-    from ..evaluation import ValidationResult
 
 MAX_SHOWN_SITES = 8  # columns of the table of importance; JSON has all
 COMPARE_HELP = "Methods to validate beside the model, comma-separated; none for none."
@@ -187,40 +184,39 @@ def validate(
             if data["importance"]:
                 show_importance(data["importance"])
 
-        print_result(result.to_dict(), show, select_format(format, output), output, result.summary_records)
+        print_result(result.to_dict(), show_validation, select_format(format, output), output, result.summary_records)
 
 
-def show_validation(result: ValidationResult) -> None:
+def show_validation(result: dict[str, Any]) -> None:
     """Print the page in plain language, and the summary over sites as a table."""
-    from ..evaluation import MEASURES
     from ..report import format_number
 
     console = make_console()
-    for part in result.colleagues():
+    for part in result["colleagues"]:
         console.print(part["heading"], style="bold")
         for sentence in part["sentences"]:
             console.print(f"- {sentence}")
-    level = f"{result.settings.level:.0%}"
-    n_sites = len(result.site_names)
-    kind = "new" if result.settings.external else "held-out"
-    title = f"{result.settings.method} on {n_sites} {kind} site{'s' if n_sites > 1 else ''}"
+    level = f"{result['level']:.0%}"
+    title = f"{result['method']} on {len(result['sites'])} site{'s' * (len(result['sites']) > 1)}"
     numbers = ["mean", f"{level} confidence", "tau", "I2, %", f"{level} prediction"]
     table = make_table(["measure"], numbers, title)
-    for one in result.summaries:
-        if one.method != result.settings.method or not one.is_defined:
+    for record in result["summary"]:
+        if record["method"] != result["method"] or record["estimate"] is None:
             continue
-        name = MEASURES[one.measure].label
-        if not result.is_binary and one.of_class is not None:
-            name = f"{name}: {one.of_class}"
+        name = result["measure_names"][record["measure"]]["label"]
+        if result["positive"] is None and record["class"] is not None:
+            name = f"{name}: {record['class']}"
         table.add_row(
             name,
-            format_number(one.value, 3),
-            " to ".join(format_number(end, 2) for end in one.interval),
-            format_number(one.effects and one.effects.tau, 2),
-            format_number(one.effects and 100 * one.effects.i2, 0),
-            " to ".join(format_number(end, 2) for end in one.prediction_interval),
+            format_number(record["estimate"], 3),
+            f"{format_number(record['low'], 2)} to {format_number(record['high'], 2)}",
+            format_number(record["tau"], 2),
+            format_number(record["i2"] and 100 * record["i2"], 0),
+            f"{format_number(record['prediction_low'], 2)} to {format_number(record['prediction_high'], 2)}",
         )
     console.print(table)
+    if result["importance"]:
+        show_importance(result["importance"])
 
 
 def show_importance(importance: dict[str, Any]) -> None:

@@ -1,38 +1,38 @@
 """Evaluation of methods on held-out domains: comparison, validation, and the learning curve over domains.
 
-`run` computes the result rows of tasks under a `Protocol` and keeps them in a `Store`; tables, recommendations,
-statistics of validation, texts and figures are computed from held-out predictions. May import every package except
+`run` fits methods without each held-out domain under a `Protocol`, predicts it, and keeps the predictions in a `Store`;
+comparisons, validations, recommendations and texts are functions of these predictions. May import every package except
 `images`, `explore` and `cli`.
 """
 
 from ..model_selection import METHODS
-from ._compare import Comparison, compare, compare_table, comparison_methods
-from ._held_out import ValidationOptions
-from ._importance import ColumnImportance, Importance
-from ._measures import MEASURES
-from ._pdf import find_browser
-from ._protocol import COMPARISON_PROTOCOL, Protocol, Task, choose_repeats, make_tasks, subsample_domains
-from ._result import ValidationResult
-from ._result_tables import AccuracyTable, Cell, load_published, make_accuracy_table, make_summary_rows
-from ._run import Execution, run
-from ._site_curve import SiteLearningCurve, site_learning_curve
-from ._store import Row, Store
-from ._synthetic import (
+from ._comparison import Comparison, compare, comparison_methods
+from ._measures import MEASURES, ColumnImportance, Importance
+from ._protocol import Protocol, Task, make_tasks
+from ._recommendation import describe_imbalance
+from ._reproduction import (
     CHOSEN_BY,
     SYNTHETIC_METHODS,
+    AccuracyTable,
+    Cell,
     check_draw,
     draw_synthetic,
-    make_synthetic_problem,
+    draw_synthetic_figure,
+    load_published,
+    make_accuracy_table,
+    make_summary_rows,
     run_synthetic,
-    tied_target_accuracies,
 )
-from ._synthetic_figure import draw_synthetic_figure
+from ._result import ValidationResult, find_browser
+from ._run import HeldOutPredictions, run
+from ._site_curve import SiteLearningCurve, site_learning_curve
+from ._store import Row, Store
 from ._validate import DEFAULT_COMPARISONS, validate, validate_predictions
-from ._verdict import describe_imbalance
 
 __all__ = [
     "METHODS",
     "Comparison",
+    "HeldOutPredictions",
     "Importance",
     "Protocol",
     "Row",

@@ -1,15 +1,17 @@
-"""Measures of performance on each site, and their random-effects summary over sites."""
+"""Measures of performance on each site, their random-effects summary over sites, curves, and importance of columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri, stdtrit
 
-from ..linalg import Array
+from ..linalg import Array, Ints
 from ..metrics import (
     TAU_PRIOR_SCALES,
     Estimate,
@@ -17,17 +19,31 @@ from ..metrics import (
     Scale,
     auc,
     brier_score,
+    calibration_curve,
     calibration_in_the_large,
     calibration_slope,
     count_random_effects,
+    decision_curve,
     log_loss,
     observed_expected_ratio,
     random_effects,
     scaled_brier_score,
     threshold_performance,
 )
-from ..model_selection import MAX_USABLE_SHARE, MIN_DOMAINS_FOR_INTERVAL, domains_for_interval, is_informative
+from ..model_selection import (
+    MAX_USABLE_SHARE,
+    MIN_DOMAINS_FOR_INTERVAL,
+    Scorer,
+    domains_for_interval,
+    get_metric,
+    is_informative,
+)
+from ..utils.io import plain_values
+from ..utils.optional_imports import optional_import
+from ..utils.samples import Samples
 from ..utils.validation import Labels
+
+Outcomes = NDArray[np.bool_]
 
 MANY_SITES = 100  # more are not feasible
 
@@ -309,3 +325,204 @@ def _explain_interval(summary: MeasureSummary, measure: Measure) -> str:
             f"±{half_width}"
         )
     return f"{measure.label}: {reason}; about {max(n_needed, n_sites + 1)} sites would narrow it to ±{half_width}"
+
+
+CURVE_POINTS = 60  # of each curve, which is finer than its width on a page in pixels / 5
+ROC_POINTS = 80
+RISK_BINS = 30
+
+
+def make_curves(events: Outcomes, risks: Array, thresholds: Array) -> dict[str, Any]:
+    """Curves and risk distributions of some rows; a curve that is not defined is None."""
+    has_both = bool(events.any() and not events.all())
+    return {
+        "calibration": _calibration(events, risks) if has_both else None,
+        "decision": _decision(events, risks, thresholds),
+        "roc": _roc(events, risks) if has_both else None,
+        "risks": _risk_distributions(events, risks, float(thresholds[-1])),
+    }
+
+
+def common_thresholds(risks: Array) -> Array:
+    """Thresholds of decision curves, up to the highest predicted risks that more than a few rows reach."""
+    highest = float(np.quantile(risks, 0.99))
+    return np.linspace(0.01, min(max(highest, 0.2), 0.95), CURVE_POINTS)
+
+
+def _calibration(events: Outcomes, risks: Array) -> dict[str, list[float]] | None:
+    if np.ptp(risks) == 0:
+        return None
+    curve = calibration_curve(events, risks, n_points=CURVE_POINTS)
+    if not np.isfinite(curve.observed).all():
+        return None
+    points = {"predicted": curve.predicted, "observed": curve.observed, "low": curve.low, "high": curve.high}
+    return {name: values.tolist() for name, values in points.items()}
+
+
+def _decision(events: Outcomes, risks: Array, thresholds: Array) -> dict[str, list[float]]:
+    curve = decision_curve(events, risks, thresholds)
+    reach = float(ndtri(0.975))
+    return {
+        "threshold": curve.thresholds.tolist(),
+        "model": curve.model.tolist(),
+        "treat_all": curve.treat_all.tolist(),
+        "low": (curve.model - reach * curve.model_se).tolist(),
+        "high": (curve.model + reach * curve.model_se).tolist(),
+    }
+
+
+def _risk_distributions(events: Outcomes, risks: Array, highest: float) -> dict[str, list[float]]:
+    """Shares of rows with and without the event by predicted risk; risks above the highest are in the last bin."""
+    edges = np.linspace(0.0, highest, RISK_BINS + 1)
+    shares = {}
+    for name, rows in (("events", events), ("others", ~events)):
+        counts = np.histogram(np.minimum(risks[rows], highest), edges)[0]
+        shares[name] = (counts / max(int(rows.sum()), 1)).tolist()
+    return {"edges": edges.tolist(), **shares}
+
+
+def _roc(events: Outcomes, risks: Array) -> dict[str, list[float]]:
+    """False and true positive rates, at most `ROC_POINTS` of them, with both corners."""
+    order = np.argsort(-risks, kind="stable")
+    is_last_of_ties = np.append(np.diff(risks[order]) != 0, True)
+    tpr = np.cumsum(events[order])[is_last_of_ties] / events.sum()
+    fpr = np.cumsum(~events[order])[is_last_of_ties] / (~events).sum()
+    fpr = np.concatenate([[0.0], fpr])
+    tpr = np.concatenate([[0.0], tpr])
+    kept = np.unique(np.linspace(0, len(fpr) - 1, ROC_POINTS).round().astype(int))
+    return {"fpr": fpr[kept].tolist(), "tpr": tpr[kept].tolist()}
+
+
+IMPORTANCE_METRIC = get_metric("roc_auc")  # it needs neither a threshold nor calibrated risks
+IMPORTANCE_LEVEL = 0.95  # of intervals
+MAX_IMPORTANCE_ROWS = 500  # of a site
+MAX_BATCH_ROWS = 20_000  # that are predicted at once
+N_PERMUTATIONS = 5  # permutations of each column
+
+
+@dataclass(frozen=True)
+class ColumnImportance:
+    """How much the AUC falls if the values of one column are permuted within sites.
+
+    Attributes
+    ----------
+    column : str
+        The column.
+    mean : float
+        Mean loss over sites.
+    lower, upper : float
+        95% confidence interval of the mean over sites (t); NaN with a single site.
+    by_domain : dict of str to float
+        The loss on each site.
+    """
+
+    column: str
+    mean: float
+    lower: float
+    upper: float
+    by_domain: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Importance:
+    """Permutation importance of columns on held-out sites; the largest first.
+
+    Attributes
+    ----------
+    scores : dict of str to float
+        The AUC on each site without permutation.
+    columns : tuple of ColumnImportance
+        The columns, the most important first.
+    """
+
+    scores: dict[str, float]
+    columns: tuple[ColumnImportance, ...]
+
+    @classmethod
+    def from_losses(cls, sites: Sequence[str], columns: Sequence[str], scores: Array, losses: Array) -> Importance:
+        """Average losses (a row for each column) over sites, with t intervals, and sort the columns by them."""
+        is_defined = np.isfinite(scores)
+        m = int(is_defined.sum())
+        entries = []
+        for column, by_site in zip(columns, losses, strict=True):
+            known = by_site[is_defined]
+            mean = float(known.mean())
+            half = np.nan
+            if m > 1:
+                half = float(stdtrit(m - 1, (1 + IMPORTANCE_LEVEL) / 2) * known.std(ddof=1) / np.sqrt(m))
+            by_domain = dict(zip(sites, by_site.tolist(), strict=True))
+            entries.append(ColumnImportance(column, mean, mean - half, mean + half, by_domain))
+        entries.sort(key=lambda entry: -entry.mean)
+        return cls(dict(zip(sites, scores.tolist(), strict=True)), tuple(entries))
+
+    def __getitem__(self, column: str) -> ColumnImportance:
+        """The importance of a column by its name."""
+        by_name = {entry.column: entry for entry in self.columns}
+        if column not in by_name:
+            raise KeyError(f"column={column!r} is not a feature. Use one of {', '.join(sorted(by_name))}.")
+        return by_name[column]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything in plain values, for JSON and the report."""
+        columns = [asdict(entry) for entry in self.columns]
+        result: dict[str, Any] = plain_values(
+            {"metric": IMPORTANCE_METRIC.label, "scores": self.scores, "columns": columns}
+        )
+        return result
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a record for each column: mean, interval, and the loss on each site."""
+        return [
+            {"column": entry.column, "mean": entry.mean, "lower": entry.lower, "upper": entry.upper, **entry.by_domain}
+            for entry in self.columns
+        ]
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with a row for each column: mean, interval, and the loss on each site."""
+        return optional_import("pandas", "to_frame()").DataFrame(self.records())
+
+    def __repr__(self) -> str:
+        names = ", ".join(entry.column for entry in self.columns[:3])
+        return f"<Importance: {IMPORTANCE_METRIC.label}, {len(self.scores)} sites; most important: {names}>"
+
+
+def measure_importance(
+    predict_proba: Callable[[Array, Any], Array], held_out: Samples, seed: int, *, in_batches: bool
+) -> tuple[float, Array]:
+    """AUC of a model on one site that was held out, and its loss (n_columns,) where each column is permuted.
+
+    At most `MAX_IMPORTANCE_ROWS` rows of the site are used. If the AUC is not defined on the site, everything is NaN.
+    A model whose predictions depend on the other rows predicts a permuted copy at a time (`in_batches`).
+    """
+    samples = held_out.take(held_out.subsample_rows(max_per_domain=MAX_IMPORTANCE_ROWS, seed=seed))
+    X = samples.X
+    all_rows = np.arange(len(samples))
+    scorer = Scorer(IMPORTANCE_METRIC.scoring, samples, [(all_rows, all_rows)])
+
+    def score_copies(copies: list[Array]) -> list[float]:
+        P = predict_proba(np.concatenate(copies), np.tile(samples.domain, len(copies)))
+        return [scorer.score_probabilities(0, part) for part in np.split(P, len(copies))]
+
+    [score] = score_copies([X])
+    losses = np.full(X.shape[1], np.nan)
+    if not np.isfinite(score):
+        return score, losses
+    is_constant = np.array([bool((column == column[0]).all() or np.isnan(column).all()) for column in X.T])
+    varying = np.flatnonzero(~is_constant)
+    losses[is_constant] = 0.0
+    copies = _permute(X, np.repeat(varying, N_PERMUTATIONS), np.random.default_rng(seed))
+    # Trees take about as long for one copy as for ten.
+    n_copies = 1 if in_batches else max(MAX_BATCH_ROWS // len(X), 1)
+    values: list[float] = []
+    while batch := list(islice(copies, n_copies)):
+        values += score_copies(batch)
+    losses[varying] = score - np.reshape(values, (len(varying), N_PERMUTATIONS)).mean(axis=1)
+    return score, losses
+
+
+def _permute(X: Array, columns: Ints, rng: np.random.Generator) -> Iterator[Array]:
+    """Copies of rows with one permuted column each."""
+    for j in columns.tolist():
+        permuted = X.copy()
+        permuted[:, j] = X[rng.permutation(len(X)), j]
+        yield permuted

@@ -1,19 +1,16 @@
-"""The protocol of a comparison: tasks, random splits, preprocessing and the validation that selects settings."""
+"""The protocol of an evaluation: tasks, training rows, preprocessing and the validation that selects settings."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
-from sklearn.preprocessing import FunctionTransformer, Normalizer, StandardScaler
 
 from .. import __version__
 from ..exceptions import ParameterError
@@ -21,16 +18,15 @@ from ..kernels import SizePlan
 from ..linalg import Ints
 from ..model_selection import (
     HEADS,
-    Candidate,
     GridName,
     LeaveOneDomainOut,
-    Method,
-    TableSize,
+    Split,
     WithinDomainSplit,
     check_groups_not_split,
     full_repr,
     get_metric,
 )
+from ..tables import Scale, Table
 from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels
 
@@ -45,6 +41,8 @@ class Task:
         Source domains, with labels.
     targets : tuple of str
         Held-out target domains.
+    validation : tuple of str
+        Further domains, on which settings are selected; empty to select them on the source domains.
 
     Examples
     --------
@@ -55,6 +53,7 @@ class Task:
 
     sources: tuple[str, ...]
     targets: tuple[str, ...]
+    validation: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -99,67 +98,89 @@ def make_tasks(domains: Sequence[str], n_targets: int = 1) -> list[Task]:
 
 
 Selection = Literal["within", "domain", "oracle"]
-PREPROCESSORS: dict[str, Any] = {"l2": Normalizer(), "standardize": StandardScaler(), "none": FunctionTransformer()}
 ALLOWED_VALUES = {
-    "selection": ("within", "domain", "oracle"),
-    "preprocess": PREPROCESSORS,
-    "centering": ("source", "target"),
+    "selection": get_args(Selection),
+    "scale": get_args(Scale),
     "balance": get_args(Balance),
-    "grid": ("full", "lean", "ensemble"),
+    "grid": get_args(GridName),
 }
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """The protocol of a comparison; by default that of the paper.
+    """How methods are evaluated; by default each domain is held out once, and all rows of the others are used.
 
     Parameters
     ----------
     selection : {"domain", "within", "oracle"}, default="domain"
         Validation that selects the settings: leave-one-domain-out cross-validation on the source domains ("domain"),
         30% of the training data ("within", as in the paper), or the target's labels ("oracle", for reference only).
-    train_size : float, default=0.7
+    train_size : float, default=1.0
         Share of each source domain that is used for training.
-    repeats : int, default=5
-        Number of random draws of the training data.
-    preprocess : {"l2", "standardize", "none"}, default="l2"
-        Scale rows to unit length, scale columns to zero mean and unit variance, or nothing; fitted on the training data
+    repeats : int, default=1
+        Number of random draws of the training data, if these are not all rows.
+    scale : {"standardize", "l2", "none"}, default="standardize"
+        Scale columns to zero mean and unit variance, scale rows to unit length, or nothing; fitted on the training data
         only.
-    centering : {"target", "source"}, default="target"
-        Centering of the projections: "target" is that of the paper, and transductive.
-    heads : sequence of {"1-NN", "logistic"}, default=("1-NN",)
+    transductive : bool, default=False
+        Whether all methods may use the unlabeled rows of the targets. Projections are then centered on the targets.
+    heads : sequence of {"1-NN", "logistic"}, default=("logistic", "1-NN")
         Classifiers of the components of projections. Of several, each projection uses the one with the best validation
         score; 1-NN is that of the paper.
     quick : bool, default=False
         Use two values of each parameter, for a smoke test.
-    grid : {"full", "lean", "ensemble"}, default="full"
-        All settings of a method; all without the widest kernel and the smallest ridge, for half the time; or, for
-        methods that have them, the few settings that they have in ensembles.
+    grid : {"ensemble", "lean", "full"}, default="ensemble"
+        Settings of projections: the few that they have in ensembles; all without the widest kernel and the smallest
+        ridge; or all of them.
     seed : int, default=0
         Seed of the first draw.
     metric : str, default="accuracy"
         Metric that selects settings and compares methods: see `unseen.model_selection.get_metric`.
     balance : {"none", "classes", "domains"}, default="none"
         Give all classes, or all domains, the same total weight in training, for classifiers that support weights.
+    threshold : str or float, default=None
+        Risk of the event from which a row counts as an event, for two classes, as for :func:`unseen.validate`. An aim
+        such as "sensitivity=0.9" is reached on out-of-domain predictions of the training rows. None means 0.5.
+    positive : object, default=None
+        Class that is the event; needed with an aim.
 
     Examples
     --------
     >>> from unseen.evaluation import Protocol
-    >>> Protocol(selection="within", repeats=3).train_size
-    0.7
+    >>> Protocol().repeats, Protocol.paper(selection="within").repeats
+    (1, 5)
     """
 
     selection: Selection = "domain"
-    train_size: float = 0.7
-    repeats: int = 5
-    preprocess: Literal["l2", "standardize", "none"] = "l2"
-    centering: Literal["source", "target"] = "target"
+    train_size: float = 1.0
+    repeats: int = 1
+    scale: Scale = "standardize"
+    transductive: bool = False
     quick: bool = False
     seed: int = 0
     metric: str = "accuracy"
     balance: Balance = "none"
-    grid: GridName = "full"
-    heads: tuple[str, ...] = ("1-NN",)
+    grid: GridName = "ensemble"
+    heads: tuple[str, ...] = ("logistic", "1-NN")
+    threshold: str | float | None = None
+    positive: Any = None
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Protocol:
+        """Return the protocol of the CIDG paper: five draws of 70% of the rows, transductive, 1-NN, full grids.
+
+        Parameters
+        ----------
+        **changes
+            Parameters that differ from those of the paper.
+
+        Returns
+        -------
+        protocol : Protocol
+            The protocol.
+        """
+        paper = cls(train_size=0.7, repeats=5, scale="l2", transductive=True, grid="full", heads=("1-NN",))
+        return replace(paper, **changes)
 
     def __post_init__(self) -> None:
         get_metric(self.metric)
@@ -171,78 +192,54 @@ class Protocol:
         for name, minimum, value in (("repeats", 1, self.repeats), ("seed", 0, self.seed)):
             if not isinstance(value, Integral) or value < minimum:
                 raise ParameterError(name, f"{name} must be an integer of at least {minimum}; got {value!r}.")
-        if not isinstance(self.train_size, Real) or not 0 < self.train_size < 1:
-            raise ValueError(f"train_size must lie between 0 and 1; got {self.train_size!r}.")
+        if not isinstance(self.train_size, Real) or not 0 < self.train_size <= 1:
+            raise ValueError(f"train_size must be above 0 and at most 1; got {self.train_size!r}.")
 
-    def draw_split(self, samples: Samples, task: Task, repeat: int) -> tuple[Ints, Ints]:
-        """Draw the training samples of one repeat; return their positions and those of all samples of the targets.
-
-        The samples that are drawn from a domain do not depend on the task: tasks that hold out the same two domains in
-        either order, one to test and one to validate, train on the same rows.
-        """
+    def draw_rows(self, samples: Samples, task: Task, repeat: int) -> Split:
+        """Draw the training rows of one repeat; return their positions and those of all rows of the targets."""
         domain = samples.domain
-        splitter = WithinDomainSplit(self.train_size, n_splits=1, random_state=self.seed + repeat, stratify=False)
-        drawn, _ = next(splitter.split(domain, samples.y, samples.group, sample_domain=domain))
         sources = np.flatnonzero(np.isin(domain, task.sources))
         targets = np.flatnonzero(np.isin(domain, task.targets))
         if samples.group is not None:
             check_groups_not_split(samples.group, domain, (sources, targets), f"The task {task.name}")
+        if self.train_size == 1:
+            return sources, targets
+        splitter = WithinDomainSplit(self.train_size, n_splits=1, random_state=self.seed + repeat, stratify=False)
+        drawn, _ = next(splitter.split(domain, samples.y, samples.group, sample_domain=domain))
         return np.intersect1d(drawn, sources), targets
 
     def plan(self, domain: Labels) -> SizePlan:
         """Return the size plan of the largest task that holds out one domain."""
         sizes = np.unique(domain, return_counts=True)[1]
-        return SizePlan.from_rows(math.ceil(self.train_size * (sizes.sum() - sizes.min())))
+        return SizePlan.from_rows(int(np.ceil(self.train_size * (sizes.sum() - sizes.min()))))
 
     def resolve_selection(self, n_sources: int) -> Selection:
         """Return the validation for a number of source domains: with a single one, "domain" becomes "within"."""
         return "within" if self.selection == "domain" and n_sources < 2 else self.selection
 
-    def validation_splits(self, samples: Samples, train: Ints, test: Ints, repeat: int) -> list[tuple[Ints, Ints]]:
+    def validation_splits(self, samples: Samples, task: Task, train: Ints, test: Ints, repeat: int) -> list[Split]:
         """Make the splits that select the settings, as positions of rows."""
-        train_samples = samples.take(train)
-        selection = self.resolve_selection(len(np.unique(train_samples.domain)))
-        if selection == "oracle":
+        if self.selection == "oracle":
             return [(train, test)]
-        splitter: LeaveOneDomainOut | WithinDomainSplit
-        if selection == "domain":
-            splitter = LeaveOneDomainOut()
-        else:
+        if task.validation and self.selection == "domain":
+            return [(train, np.flatnonzero(np.isin(samples.domain, task.validation)))]
+        source = samples.take(train)
+        splitter: LeaveOneDomainOut | WithinDomainSplit = LeaveOneDomainOut()
+        if self.resolve_selection(len(np.unique(source.domain))) == "within":
             splitter = WithinDomainSplit(0.7, n_splits=1, random_state=self.seed + repeat)
-        splits = splitter.split(train, train_samples.y, train_samples.group, sample_domain=train_samples.domain)
+        splits = splitter.split(train, source.y, source.group, sample_domain=source.domain)
         return [(train[a], train[b]) for a, b in splits]
 
 
-# The protocol of `compare`: inductive, and with both heads of projections, since 1-NN is a poor classifier of many
-# tables. The settings are those of the automatic ensemble, which evaluates most of them anyway.
-COMPARISON_PROTOCOL = Protocol(
-    repeats=3, preprocess="standardize", centering="source", grid="ensemble", heads=("logistic", "1-NN")
-)
-
-
-def choose_repeats(repeats: int | None, quick: bool) -> int:
-    """Number of repeats of a comparison, by default that of its protocol, or one if it is quick."""
-    if repeats is not None:
-        return repeats
-    return 1 if quick else COMPARISON_PROTOCOL.repeats
-
-
-def subsample_domains(domain: Labels, max_per_domain: int | None, seed: int = 0, y: Labels | None = None) -> Ints:
-    """Draw at most `max_per_domain` samples of each domain, of all its classes, and return their sorted positions.
-
-    None keeps all samples.
-    """
-    labels = np.zeros(len(domain)) if y is None else y
-    return Samples(domain, labels, domain).subsample_rows(max_per_domain=max_per_domain, seed=seed)
-
-
-def make_configuration(samples: Samples, protocol: Protocol, preprocessor: Any) -> dict[str, Any]:
+def describe_run(table: Table, protocol: Protocol, preparation: Any) -> dict[str, Any]:
     """Return everything that results depend on besides method, task and repeat; a store keeps configurations apart."""
     settings = asdict(protocol)
     del settings["repeats"]  # more repeats are more rows of the same configuration
+    if not isinstance(protocol.threshold, str):  # a number does not change predictions
+        del settings["threshold"], settings["positive"]
     if not isinstance(protocol.metric, str):
         settings["metric"] = full_repr(protocol.metric)
-    return {"data": hash_data(samples), **settings, "preprocess": full_repr(preprocessor), "unseen": __version__}
+    return {"data": hash_data(table.samples), **settings, "scale": full_repr(preparation), "unseen": __version__}
 
 
 def hash_data(samples: Samples) -> str:
@@ -259,34 +256,6 @@ def hash_data(samples: Samples) -> str:
         digest.update(str(array.shape).encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
-
-
-def add_method(config: dict[str, Any], method: Method, size: TableSize) -> dict[str, Any]:
-    """Return the configuration of the rows of a method, which changes with the candidates of the method."""
-    candidates = make_candidates(
-        method, size, config["grid"], config["quick"], config["centering"], tuple(config["heads"])
-    )
-    descriptions = [(candidate.variant, candidate.settings, candidate.key) for candidate in candidates]
-    return {**config, "method": [method.name, *descriptions]}
-
-
-@lru_cache(maxsize=100)
-def make_candidates(
-    method: Method,
-    size: TableSize,
-    grid: GridName,
-    quick: bool,
-    centering: str,
-    heads: tuple[str, ...],
-) -> tuple[Candidate, ...]:
-    """Make the candidates of a method under a protocol, cached since computing their keys takes time."""
-    is_member = method.ensemble_grid is not None and method.is_fast_enough(size)
-    if grid == "ensemble" and not is_member:
-        grid = "lean"
-    candidates = method.candidates(
-        size.n_classes, grid=grid, quick=quick, heads=heads, centerings=(centering,), size=size
-    )
-    return tuple(candidates)
 
 
 def configuration_key(config: dict[str, Any]) -> str:

@@ -1,12 +1,17 @@
-"""The result of a validation: sites, measures, summary, curves, texts, tables, report."""
+"""Results of evaluations: what all have in common; and sites, measures, summary, curves, texts of a validation."""
 
 from __future__ import annotations
 
+import csv
 import html
 import os
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +22,66 @@ from scipy.special import logit
 from ..linalg import Array
 from ..metrics import DevelopmentSize, Estimate, development_size, random_effects, stated_odds
 from ..report import render_validation
+from ..tables import MAX_EXCEL_ROWS, TEXT_OPTIONS
 from ..utils.io import atomic_write, plain_values
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels
-from ._checklist import make_checklist
-from ._curves import Outcomes, common_thresholds, make_curves
-from ._importance import Importance
-from ._measures import MEASURES, MeasureSummary, SiteMeasure, measure_binary, measure_multiclass, summarize
-from ._site_predictions import SitePrediction
-from ._tables import write_tables
-from ._texts import describe_for_colleagues, describe_methods, describe_results
+from ._measures import (
+    MEASURES,
+    Importance,
+    MeasureSummary,
+    Outcomes,
+    SiteMeasure,
+    common_thresholds,
+    make_curves,
+    measure_binary,
+    measure_multiclass,
+    summarize,
+)
+from ._recommendation import Recommendation, recommend
+from ._run import DEFAULT_THRESHOLD, HeldOutPredictions
+from ._statistics import ComparisonResults
+from ._store import Row
+from ._texts import describe_for_colleagues, describe_methods, describe_results, make_checklist
 
 FEW_EVENTS = 100  # events (and other rows) below which a site is too small for precise estimates (Collins et al. 2016)
 CLOSEST_PROBABILITY = 1e-7  # probabilities of 0 and 1 have no logit
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+PRINT_SECONDS = 120
+WORKBOOK = "validation.xlsx"
+
+
+class EvaluationResult:
+    """What results of evaluations have in common: one dictionary, from which the page is made."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything in values that JSON can represent."""
+        raise NotImplementedError
+
+    def to_html(self) -> str:
+        """Return the report as one self-contained page."""
+        raise NotImplementedError
+
+    def write_report(self, path: str | os.PathLike[str]) -> None:
+        """Write the report: an HTML page or, for a name that ends in .pdf, its print version by Chromium.
+
+        Parameters
+        ----------
+        path : str or path
+            A file with the ending .html or .pdf. An existing file is replaced.
+        """
+        target = Path(path)
+        ending = target.suffix.lower()
+        if ending not in (".html", ".htm", ".pdf"):
+            raise ValueError(f"path={str(path)!r} should end in .html or .pdf.")
+        with atomic_write(target) as file:
+            if ending == ".pdf":
+                print_page(self.to_html(), file)
+            else:
+                file.write_text(self.to_html(), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{html.escape(self.to_html())}" style="width:100%;height:40em;border:0"></iframe>'
 
 
 @dataclass(frozen=True)
@@ -38,10 +90,10 @@ class ValidationSettings:
 
     Attributes
     ----------
-    name : str
-        Name of the data.
     method : str
         The method that is reported; others are compared with it.
+    name : str
+        Name of the data.
     positive : object
         Class that is the event; None for several classes.
     positive_rule : str
@@ -66,8 +118,8 @@ class ValidationSettings:
         Further facts for the report: features, versions, command, duration, methods in words.
     """
 
-    name: str
     method: str
+    name: str = ""
     positive: Any = None
     positive_rule: str = ""
     aim: str | float | None = None
@@ -83,7 +135,7 @@ class ValidationSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class ValidationResult:
+class ValidationResult(EvaluationResult):
     """Result of :func:`unseen.validate`: performance on each held-out site, and its summary over sites.
 
     Frames are pandas DataFrames. All numbers come from predictions of models that were fitted without the site.
@@ -102,7 +154,7 @@ class ValidationResult:
         Index of each row in the table.
     missing_share : dict
         Share of missing values of each site.
-    held_out : sequence of SitePrediction
+    held_out : sequence of Row
         Out-of-domain predictions of each method for each site.
     group : ndarray of shape (n_rows,) or None
         Group of each row, such as the patient.
@@ -129,9 +181,32 @@ class ValidationResult:
     site: Labels = field(repr=False)
     row: Labels = field(repr=False)
     missing_share: Mapping[str, float] = field(repr=False)
-    held_out: Sequence[SitePrediction] = field(repr=False)
+    held_out: Sequence[Row] = field(repr=False)
     group: Labels | None = field(default=None, repr=False)
     subgroups: Mapping[str, Mapping[str, NDArray[np.bool_]]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        predictions: HeldOutPredictions,
+        settings: ValidationSettings,
+        subgroups: Mapping[str, Mapping[str, NDArray[np.bool_]]] | None = None,
+    ) -> ValidationResult:
+        """Make the result of the first repeat of a run."""
+        table = predictions.table
+        shares = {str(site): float(np.isnan(table.X[table.domain == site]).mean()) for site in np.unique(table.domain)}
+        facts = {"n_features": table.X.shape[1], "columns": list(table.schema.feature_names), **settings.facts}
+        return cls(
+            replace(settings, name=settings.name or table.name, facts=facts),
+            table.samples.classes,
+            table.y,
+            table.domain,
+            table.rows,
+            shares,
+            [row for row in predictions.rows if row.repeat == 0],
+            table.group,
+            subgroups or {},
+        )
 
     # What was validated
 
@@ -179,7 +254,8 @@ class ValidationResult:
         if stated is not None:
             return stated
         thresholds = [one.threshold for one in self.held_out if one.method == self.settings.method]
-        median = float(np.nanmedian(thresholds)) if np.isfinite(thresholds).any() else 0.5
+        known = [threshold for threshold in thresholds if threshold is not None]
+        median = float(np.median(known)) if known else DEFAULT_THRESHOLD
         return median / (1 - median)
 
     @cached_property
@@ -197,18 +273,33 @@ class ValidationResult:
             return None
         return development_size(*self._pooled, n_parameters)
 
-    def _prediction(self, method: str, site: str) -> SitePrediction | None:
+    def _prediction(self, method: str, site: str) -> Row | None:
         """Predictions of a method for a site; None if there are none."""
         for one in self.held_out:
-            if one.method == method and one.site == site and one.probabilities is not None:
+            if one.method == method and one.domain == site and one.probabilities is not None:
                 return one
         return None
 
-    def _risks(self, prediction: SitePrediction) -> Array:
+    def _risks(self, prediction: Row) -> Array:
         """Predicted probabilities of the event."""
         column = int(np.flatnonzero(self.classes == self.settings.positive)[0])
         assert prediction.probabilities is not None
         return prediction.probabilities[:, column]
+
+    def _threshold(self, prediction: Row) -> float:
+        return DEFAULT_THRESHOLD if prediction.threshold is None else prediction.threshold
+
+    @cached_property
+    def recommendation(self) -> Recommendation | None:
+        """The method to use, by the rule of :func:`unseen.compare`; None for a fitted model or without scores."""
+        if self.settings.external:
+            return None
+        codes = np.searchsorted(self.classes, self.y)
+        truth = {one.task: codes[self.site == one.domain] for one in self.held_out}
+        groups = {}
+        if self.group is not None:
+            groups = {one.task: self.group[self.site == one.domain] for one in self.held_out}
+        return recommend(ComparisonResults(self.held_out, truth, groups=groups))
 
     @cached_property
     def _pooled(self) -> tuple[Outcomes, Array]:
@@ -234,7 +325,7 @@ class ValidationResult:
         # Without predictions, the measures of any predictions say which are missing.
         if self.is_binary:
             risks = np.full(int(rows.sum()), 0.5) if prediction is None else self._risks(prediction)
-            threshold = 0.5 if prediction is None else prediction.threshold
+            threshold = DEFAULT_THRESHOLD if prediction is None else self._threshold(prediction)
             estimates = measure_binary(self.events[rows], risks, threshold, self.odds, level)
             named_estimates = [(name, self.settings.positive, estimate) for name, estimate in estimates.items()]
         else:
@@ -305,12 +396,12 @@ class ValidationResult:
             if self.is_binary:
                 z = (predictors[site] - center) / spread if site in predictors else np.array([np.nan])
                 record |= {"case_mix_mean": float(z.mean()), "case_mix_sd": float(z.std())}
-            failed = [one for one in self.held_out if one.site == site and one.method == self.settings.method]
+            own = [one for one in self.held_out if one.domain == site and one.method == self.settings.method]
             record |= {
                 "few_events": n_rarer < FEW_EVENTS,
-                "threshold": next((one.threshold for one in failed), np.nan) if self.is_binary else None,
-                "model": next((one.model for one in failed), ""),
-                "failure": next((one.failure for one in failed), ""),
+                "threshold": next((self._threshold(one) for one in own), np.nan) if self.is_binary else None,
+                "model": next((one.settings.get("model", one.method) for one in own), ""),
+                "failure": next((one.reason for one in own), ""),
             }
             records.append(record)
         return records
@@ -375,13 +466,13 @@ class ValidationResult:
         for one in self.held_out:
             if one.probabilities is None:
                 continue
-            rows = np.flatnonzero(self.site == one.site)
+            rows = np.flatnonzero(self.site == one.domain)
             for i, P in zip(rows.tolist(), one.probabilities.tolist(), strict=True):
-                record = {"method": one.method, "site": one.site, "row": int(self.row[i]), "label": self.y[i].item()}
+                record = {"method": one.method, "site": one.domain, "row": int(self.row[i]), "label": self.y[i].item()}
                 names = (f"probability_{name}" for name in self.classes.tolist())
                 record |= dict(zip(names, P, strict=True))
                 if self.is_binary:
-                    record["threshold"] = one.threshold
+                    record["threshold"] = self._threshold(one)
                 records.append(record)
         return records
 
@@ -432,9 +523,9 @@ class ValidationResult:
         """The result for some rows, with the same predictions and the reported method alone."""
         kept = []
         for one in self.held_out:
-            own = rows[self.site == one.site]
+            own = rows[self.site == one.domain]
             if one.method == self.settings.method and own.any() and one.probabilities is not None:
-                kept.append(replace(one, probabilities=one.probabilities[own]))
+                kept.append(replace(one, probabilities=one.probabilities[own], codes=None))
         settings = replace(self.settings, cost=f"1:{self.odds!r}" if self.is_binary else None)
         return replace(
             self,
@@ -450,14 +541,12 @@ class ValidationResult:
     @cached_property
     def importance(self) -> Importance | None:
         """How much the AUC falls on held-out sites if a column is permuted; None if it was not measured."""
-        measured = [(one.site, one.score, one.losses) for one in self.held_out if one.losses is not None]
-        if not any(np.isfinite(score) for _, score, _ in measured):
+        measured = [(one.domain, one.importance) for one in self.held_out if one.importance is not None]
+        scores = np.array([values["score"] for _, values in measured])
+        if not np.isfinite(scores).any():
             return None
-        sites = [site for site, _, _ in measured]
-        scores = np.array([score for _, score, _ in measured])
-        losses = np.column_stack([site_losses for _, _, site_losses in measured])
-        columns = self.settings.facts["columns"]
-        return Importance.from_losses(sites, columns, scores, losses)
+        losses = np.column_stack([values["losses"] for _, values in measured])
+        return Importance.from_losses([site for site, _ in measured], self.settings.facts["columns"], scores, losses)
 
     # Frames
 
@@ -559,22 +648,37 @@ class ValidationResult:
         return "\n\n".join(describe_results(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything in values that JSON can represent; numbers that are not finite become None.
+        """Return everything except predictions in values that JSON can represent; others than finite numbers are None.
 
         Returns
         -------
         result : dict
-            Settings, sites, measures, summary, curves, predictions, texts and the checklist.
+            Settings, sites, measures, summary, curves, texts and the checklist.
         """
-        result: dict[str, Any] = plain_values({**self.report_data(), "predictions": self.prediction_records})
+        settings = self.settings
+        result: dict[str, Any] = plain_values(
+            {
+                "title": f"Validation: {settings.name}",
+                "name": settings.name,
+                "notices": [*settings.notices, *settings.failures],
+                "facts": dict(settings.facts),
+                "event": self.event if self.is_binary else "",
+                "odds": self.odds if self.is_binary else None,
+                "subgroups": self.subgroup_records,
+                **self.statistics_dict(),
+                "importance": None if self.importance is None else self.importance.to_dict(),
+                "colleagues": self.colleagues(),
+                "methods_text": describe_methods(self),
+                "results_text": describe_results(self),
+                "checklist": self.checklist(),
+            }
+        )
         return result
 
-    def report_data(self) -> dict[str, Any]:
-        """Return all that the report shows, which is all of `to_dict` except predictions."""
+    def statistics_dict(self) -> dict[str, Any]:
+        """Return statistics and curves, without texts: what the report of a comparison shows, too."""
         settings = self.settings
         return {
-            "title": f"Validation: {settings.name}",
-            "name": settings.name,
             "method": settings.method,
             "methods": self.methods,
             "classes": self.classes.tolist(),
@@ -583,13 +687,8 @@ class ValidationResult:
             "threshold_aim": settings.aim,
             "level": settings.level,
             "uses_prior": settings.use_prior,
-            "notices": [*settings.notices, *settings.failures],
-            "facts": dict(settings.facts),
             "few_events_limit": FEW_EVENTS,
-            "event": self.event if self.is_binary else "",
             "unit": self.unit,
-            "odds": self.odds if self.is_binary else None,
-            "subgroups": self.subgroup_records,
             "measure_names": {
                 name: {
                     "label": measure.label,
@@ -604,11 +703,6 @@ class ValidationResult:
             "summary": self.summary_records,
             "comparison": self.comparison_records,
             "curves": self.curves,
-            "importance": None if self.importance is None else self.importance.summary(),
-            "colleagues": self.colleagues(),
-            "methods_text": describe_methods(self),
-            "results_text": describe_results(self),
-            "checklist": self.checklist(),
         }
 
     def to_html(self) -> str:
@@ -619,27 +713,7 @@ class ValidationResult:
         page : str
             HTML.
         """
-        return render_validation(plain_values(self.report_data()))
-
-    def write_report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report: an HTML page or, for a name that ends in .pdf, its print version by Chromium.
-
-        Parameters
-        ----------
-        path : str or path
-            A file with the ending .html or .pdf. An existing file is replaced.
-        """
-        from ._pdf import print_page
-
-        target = Path(path)
-        endings = (".html", ".htm", ".pdf")
-        if target.suffix.lower() not in endings:
-            raise ValueError(f"path={str(path)!r} should end in .html or .pdf.")
-        with atomic_write(target) as file:
-            if target.suffix.lower() == ".pdf":
-                print_page(self.to_html(), file)
-            else:
-                file.write_text(self.to_html(), encoding="utf-8")
+        return render_validation(self.to_dict())
 
     def write_tables(self, folder: str | os.PathLike[str]) -> list[Path]:
         """Write every table as a CSV file and, if xlsxwriter is installed, all of them as one Excel workbook.
@@ -666,12 +740,90 @@ class ValidationResult:
         }
         return write_tables({name: records for name, records in tables.items() if records}, Path(folder))
 
-    def _repr_html_(self) -> str:
-        return f'<iframe srcdoc="{html.escape(self.to_html())}" style="width:100%;height:40em;border:0"></iframe>'
-
     def __str__(self) -> str:
         return "\n".join(sentence for part in self.colleagues() for sentence in part["sentences"])
 
 
 def _as_frame(records: list[dict[str, Any]], name: str) -> Any:
     return optional_import("pandas", f"The frame {name!r}").DataFrame(records)
+
+
+def read_threshold(threshold: str | float | None) -> str | float | None:
+    """Return the number that a text states, other aims as they are."""
+    try:
+        return threshold if threshold is None else float(threshold)
+    except ValueError:
+        return threshold
+
+
+def write_tables(tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> list[Path]:
+    """Write each table as a CSV file and, if xlsxwriter is installed, all of them as sheets of one workbook."""
+    paths = []
+    for name, records in tables.items():
+        path = folder / f"{name}.csv"
+        with atomic_write(path) as file, file.open("w", newline="", encoding="utf-8") as text:
+            writer = csv.writer(text)
+            columns = list(dict.fromkeys(key for record in records for key in record))
+            writer.writerow(columns)
+            writer.writerows([_cell(record.get(column)) for column in columns] for record in records)
+        paths.append(path)
+    if find_spec("xlsxwriter") is not None:
+        with atomic_write(folder / WORKBOOK) as file:
+            _write_workbook(tables, file)
+        paths.append(folder / WORKBOOK)
+    return paths
+
+
+def _write_workbook(tables: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
+    xlsxwriter = optional_import("xlsxwriter", "An Excel workbook")
+    with xlsxwriter.Workbook(path, TEXT_OPTIONS) as workbook:
+        for name, records in tables.items():
+            sheet = workbook.add_worksheet(name)
+            columns = list(dict.fromkeys(key for record in records for key in record))
+            sheet.write_row(0, 0, columns)
+            for number, record in enumerate(records[:MAX_EXCEL_ROWS], start=1):
+                sheet.write_row(number, 0, [_cell(record.get(column)) for column in columns])
+
+
+def _cell(value: Any) -> Any:
+    """A value of a cell; numbers that are not finite are left empty."""
+    if isinstance(value, (float, np.floating)) and not np.isfinite(value):
+        return None
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def find_browser() -> str:
+    """Path of an installed browser that prints pages; raises ImportError if there is none."""
+    for name in BROWSERS:
+        path = shutil.which(name)
+        if path is not None:
+            return path
+    raise ImportError(
+        f"A PDF file needs a browser that prints it: one of {', '.join(BROWSERS)} must be on the PATH. Install "
+        "Chromium, or write an .html file and print it from any browser."
+    )
+
+
+def print_page(page: str, path: Path) -> None:
+    """Print an HTML page to a PDF file."""
+    browser = find_browser()
+    # A confined browser does not read hidden folders, such as the one of the output.
+    with tempfile.TemporaryDirectory(prefix="unseen-") as folder:
+        source = Path(folder, "report.html")
+        source.write_text(page, encoding="utf-8")
+        output = Path(folder, "report.pdf")
+        command = [
+            browser,
+            "--headless",
+            "--no-sandbox",  # the page is this program's own, and containers do not allow a sandbox
+            "--disable-gpu",
+            "--no-pdf-header-footer",
+            f"--user-data-dir={folder}/profile",
+            f"--print-to-pdf={output}",
+            source.as_uri(),
+        ]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=PRINT_SECONDS, check=False)
+        if result.returncode != 0 or not output.exists():
+            reason = result.stderr.strip().splitlines()
+            raise OSError(f"{browser} did not print the page: {reason[-1] if reason else 'no message'}")
+        shutil.copyfile(output, path)

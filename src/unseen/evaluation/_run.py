@@ -1,83 +1,59 @@
-"""Running a comparison: every task, repeat and method once, in one run or in several resumed ones."""
+"""The one run behind comparisons and validations: fit each method without each held-out domain, and predict it."""
 
 from __future__ import annotations
 
-import sys
-import timeit
-from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import compress, product
+from functools import cached_property
+from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
-from joblib import delayed, effective_n_jobs  # type: ignore[import-untyped, unused-ignore]
-from scipy import linalg
-from sklearn.utils import check_array, check_consistent_length
+from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
+from sklearn.base import is_classifier
+from sklearn.exceptions import UndefinedMetricWarning
 
 from ..estimators import map_on_cluster, parallel
-from ..kernels import EXACT_ROWS
+from ..exceptions import ignore_warnings
+from ..kernels import SizePlan
 from ..linalg import Array, Ints
 from ..model_selection import (
+    EXPECTED_ERRORS,
     METHODS,
     Candidate,
+    CandidatePredictions,
+    EnsembleClassifier,
     EvaluationConfig,
+    FittedEnsemble,
     Method,
+    OutOfDomainPredictions,
+    Prediction,
+    Scorer,
+    SelectedModel,
     TableSize,
+    describe_method,
+    expand_methods,
     get_metric,
     group_by,
     method_names,
     parse_methods,
+    predict_out_of_domain,
     single_thread,
 )
-from ..utils.optional_imports import environment_info
-from ..utils.progress import format_duration, progress
+from ..models import choose_ensemble_threshold, list_candidates, make_preparation, refit_selected
+from ..tables import Table, TableOptions, open_data, read_survey
+from ..utils.optional_imports import environment_info, optional_import
+from ..utils.progress import progress
 from ..utils.samples import Samples
-from ._method_evaluation import DecisionScores, Problem, evaluate_methods, evaluate_validation, split_id
-from ._protocol import PREPROCESSORS, Protocol, Task, add_method, configuration_key, make_configuration
-from ._store import Row, Scores, Store
+from ._measures import measure_importance
+from ._protocol import Protocol, Task, configuration_key, describe_run, make_tasks
+from ._store import Row, Store
 
-
-class Result(NamedTuple):
-    """A row with its predictions for the target samples: classes as positions among all classes, and probabilities."""
-
-    row: Row
-    codes: Ints | None = None
-    probabilities: Array | None = None
-
-
-T = TypeVar("T")
-
-
-class SideTask:
-    """A computation that a comparison does not need, run beside its jobs in one of the local processes.
-
-    Attributes
-    ----------
-    function : callable
-        Takes no arguments, and can be pickled.
-    """
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self.function = function
-        self._results: list[Any] = []
-
-    @property
-    def is_done(self) -> bool:
-        """Whether there is a result."""
-        return bool(self._results)
-
-    def set_result(self, result: Any) -> None:
-        """Keep the result of another process."""
-        self._results = [result]
-
-    def get_result(self) -> Any:
-        """Return the result, which is computed now if no process has done so."""
-        if not self.is_done:
-            self.set_result(run_function(self.function))
-        return self._results[0]
+DEFAULT_THRESHOLD = 0.5  # at which a model without a threshold decides between two classes
+Models = Mapping[str, Sequence[Method]]  # several methods form an ensemble
 
 
 @dataclass(frozen=True)
@@ -88,515 +64,468 @@ class Execution:
     n_jobs: int | None = None
     verbose: int = 0
     client: Any = None
-    side_task: SideTask | None = None
 
 
 LOCAL_EXECUTION = Execution()
-# Seconds on one core of a decomposition, a solution and a fit. They order the jobs and estimate the duration.
-SECONDS_PER_CUBED_ROW = 1.2e-10
-SECONDS_PER_SQUARED_ROW = 5e-9
-SECONDS_PER_FITTED_VALUE = 5e-8
-# Rows of a decomposition that measures the speed of a machine, and its duration on the core of these figures.
-PROBE_ROWS = 300
-PROBE_SECONDS = 8e-3
-# Bytes of decision scores that are kept for ensembles; beyond that each ensemble evaluates its candidates again.
-MAX_SCORE_BYTES = 2**31
-# Estimated seconds beyond which a message suggests how to shorten a study.
-LONG_RUN_SECONDS = 300
+DEFAULT_PROTOCOL = Protocol()
+
+
+def read_data(data: Any, y: Any, sample_domain: Any, options: TableOptions, caller: str) -> Table:
+    """Read samples or a table in any of the forms that the functions of this package accept."""
+    opened = open_data(data, y, sample_domain, options, caller)
+    return opened if isinstance(opened, Table) else read_survey(opened, options.seed)
+
+
+@dataclass(frozen=True)
+class HeldOutPredictions:
+    """Predictions of methods for held-out domains; every table, recommendation and curve is a function of these.
+
+    Attributes
+    ----------
+    table : Table
+        The rows.
+    tasks : list of Task
+        What was held out.
+    rows : list of Row
+        One for each task, method and repeat, failures among them.
+    """
+
+    table: Table = field(repr=False)
+    tasks: list[Task] = field(repr=False)
+    rows: list[Row] = field(repr=False)
+
+    @cached_property
+    def positions(self) -> dict[str, Ints]:
+        """Positions of the held-out rows of each task."""
+        return {task.name: np.flatnonzero(np.isin(self.table.domain, task.targets)) for task in self.tasks}
+
+    def truth(self, row: Row) -> Ints:
+        """True classes of the held-out rows, as positions among the sorted classes."""
+        return self.table.samples.codes[self.positions[row.task]]
+
+    def to_frame(self) -> Any:
+        """Return one line for each method, repeat and held-out row.
+
+        Returns
+        -------
+        frame : pandas DataFrame
+            With the columns row, domain, method, repeat, label, predicted, threshold, and the probability of each
+            class.
+        """
+        pandas = optional_import("pandas", "to_frame()")
+        classes = self.table.samples.classes
+        parts = []
+        for row in self.rows:
+            if row.codes is None or row.probabilities is None:
+                continue
+            positions = self.positions[row.task]
+            values = {
+                "row": self.table.rows[positions],
+                "domain": self.table.domain[positions],
+                "method": row.method,
+                "repeat": row.repeat,
+                "label": self.table.y[positions],
+                "predicted": classes[row.codes],
+                "threshold": row.threshold,
+            }
+            columns = {f"probability_{name}": P for name, P in zip(classes, row.probabilities.T, strict=True)}
+            parts.append(pandas.DataFrame({**values, **columns}))
+        return pandas.concat(parts, ignore_index=True)
 
 
 def run(
-    X: Any,
-    y: Any,
-    domain: Any,
-    tasks: Sequence[Task],
+    table: Table,
+    methods: Sequence[Any] | None = None,
+    protocol: Protocol = DEFAULT_PROTOCOL,
     *,
-    store: str | Path,
-    protocol: Protocol | None = None,
-    preprocessor: Any = None,
-    methods: Sequence[str] | None = None,
+    tasks: Sequence[Task] | None = None,
+    store: str | Path | None = None,
     n_jobs: int | None = None,
     verbose: int = 0,
     client: Any = None,
-) -> list[Row]:
-    """Compare methods on tasks, repeat by repeat; what a store already holds is not run again.
+    importance_of: str | None = None,
+) -> HeldOutPredictions:
+    """Fit methods without each held-out domain, as :func:`unseen.fit` would, and predict it.
+
+    What a store already holds is not run again.
 
     Parameters
     ----------
-    X : array-like of shape (n_samples, n_features)
-        Samples of all domains.
-    y : array-like of shape (n_samples,)
-        Class labels.
-    domain : array-like of shape (n_samples,)
-        Domain names.
-    tasks : sequence of Task
-        What to train and test on, such as ``unseen.evaluation.make_tasks(names)``.
-    store : str or path
-        File of results, made if it does not exist. Stop the run in any way and call it again to continue.
-    protocol : Protocol, default=None
-        The rules; None means ``Protocol()``.
-    preprocessor : transformer, default=None
-        Fitted on the training data of each task; it may deal with missing values. None means what the protocol says.
-    methods : sequence of str, default=None
-        Which methods; None takes all that are meant for comparisons.
+    table : Table
+        Rows of all domains: see :func:`unseen.tables.load_table`.
+    methods : sequence, default=None
+        Names, classifiers and methods, as for :func:`unseen.compare`; a list of several forms an ensemble. None takes
+        all that are meant for comparisons.
+    protocol : Protocol, default=Protocol()
+        The rules.
+    tasks : sequence of Task, default=None
+        What to train and test on; None holds out each domain in turn.
+    store : str or path, default=None
+        File of results, made if it does not exist. Stop the run in any way and call it again to continue. None stores
+        no results.
     n_jobs : int, default=None
         Number of processes.
     verbose : int, default=0
         1 shows progress.
     client : dask.distributed.Client, default=None
-        Whose workers run the comparison; None means `n_jobs` processes here.
+        Client of a Dask cluster that runs the jobs; None means `n_jobs` local processes.
+    importance_of : str, default=None
+        Name of the method for which the importance of columns is measured on each held-out domain; None for none.
 
     Returns
     -------
-    rows : list of Row
-        One for each method, task and repeat, failures among them.
+    predictions : HeldOutPredictions
+        Predictions of each method for each held-out domain.
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from unseen.datasets import make_synthetic
-    >>> from unseen.evaluation import Protocol, make_tasks, run
-    >>> data = make_synthetic(random_state=0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     rows = run(
-    ...         data.data,
-    ...         data.target,
-    ...         data.domain,
-    ...         make_tasks(data.domain_names),
-    ...         store=Path(folder, "results.sqlite"),
-    ...         protocol=Protocol(repeats=2, quick=True),
-    ...         methods=["1-NN", "logistic"],
-    ...     )
-    >>> len(rows), {row.status for row in rows}
+    >>> from unseen.datasets import load_digits_table
+    >>> from unseen.evaluation import Protocol, run
+    >>> predictions = run(load_digits_table(), ["1-NN", "nearest mean"], Protocol(quick=True))
+    >>> len(predictions.rows), {row.status for row in predictions.rows}
     (12, {'ok'})
     """
-    finite = preprocessor is None or "allow-nan"  # a preprocessor may fill in what is missing
-    X = check_array(X, dtype=np.float64, input_name="X", ensure_all_finite=finite)
-    samples = Samples(X, np.asarray(y), np.asarray(domain).astype(str))
-    check_consistent_length(X, samples.y, samples.domain)
-    execution = Execution(store, n_jobs, verbose, client)
-    results = all_results(samples, tasks, protocol or Protocol(), preprocessor, methods, execution)
-    return [result.row for result in results]
-
-
-def all_results(
-    samples: Samples,
-    tasks: Sequence[Task],
-    protocol: Protocol,
-    preprocessor: Any = None,
-    methods: str | Sequence[str] | None = None,
-    execution: Execution = LOCAL_EXECUTION,
-    scores: Scores | None = None,
-    keep_probabilities: bool = False,
-) -> Iterator[Result]:
-    """The rows of `run` and the predictions of each; samples of a target are in the order of the data.
-
-    Validation scores are added to `scores`. With `keep_probabilities`, those of the first repeat are stored.
-    """
-    table = select_methods(methods)
-    if not table or not tasks:
-        raise ValueError(f"There must be at least one method and one task; got {len(table)} and {len(tasks)}.")
-    missing = {name for task in tasks for name in (*task.sources, *task.targets)} - set(samples.domain.tolist())
+    models = parse_models(methods)
+    tasks = make_tasks(list(dict.fromkeys(table.domain.tolist()))) if tasks is None else list(tasks)
+    if not models or not tasks:
+        raise ValueError(f"There must be at least one method and one task; got {len(models)} and {len(tasks)}.")
+    missing = {name for task in tasks for name in (*task.sources, *task.targets)} - set(table.domain.tolist())
     if missing:
         raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
-    preparation = PREPROCESSORS[protocol.preprocess] if preprocessor is None else preprocessor
-    study = Study(samples, protocol, preparation, table, keep_probabilities)
-    config = make_configuration(samples, protocol, preparation)
-    config_key = configuration_key(config)
-    size = TableSize(*samples.X.shape, len(samples.classes))
-    method_configs = {name: add_method(config, method, size) for name, method in table.items()}
-    method_keys = {method: configuration_key(method_config) for method, method_config in method_configs.items()}
-    with Store(":memory:" if execution.store is None else execution.store) as store:
-        for each in (config, *method_configs.values()):
-            store.add_configuration(configuration_key(each), each)
-        stored = (row for method_key in method_keys.values() for row in store.rows(method_key))
-        done = {(row.task, row.repeat, row.method) for row in stored if row.status != "failed"}
-        scores = {} if scores is None else scores
-        scores.update(store.scores(config_key))
-        queue = JobQueue(study, tasks, done, scores, execution.client)
-        if execution.verbose:
-            print(queue.describe(execution, len(done)), file=sys.stderr)
-        bar = progress("study", len(queue), execution.verbose, print_last=True, cost=queue.cost)
-        with closing(queue.run(execution)) as completed, bar as advance:
-            for cost, result in completed:
-                advance(1, cost)
-                if isinstance(result, dict):
-                    store.add_scores(config_key, result)
-                else:
-                    for row, codes, probabilities in result:
-                        if (row.task, row.repeat, row.method) not in done:
-                            store.add(method_keys[row.method], row, codes, probabilities)
-        rows = {
-            (row.task, row.method, row.repeat): row
-            for method_key in method_keys.values()
-            for row in store.rows(method_key)
-        }
-        requested = list(product(tasks, table, range(protocol.repeats)))
-        if not all((task.name, method, repeat) in rows for task, method, repeat in requested):
-            raise ValueError(f"{execution.store} lacks results that were written to it: another program changed it.")
-        for task, method, repeat in requested:
-            place = (method_keys[method], method, task.name, repeat)
-            yield Result(rows[task.name, method, repeat], store.predictions(*place), store.probabilities(*place))
+    study = Study(table, protocol, models, importance_of)
+    config = describe_run(table, protocol, study.config.preparation)
+    configurations = {
+        name: {**config, "method": [describe_method(method) for method in members], "importance": name == importance_of}
+        for name, members in models.items()
+    }
+    # Jobs with ensembles take longest; a long job at the end would run alone.
+    groups = sorted(_group_models(models), key=lambda group: not any(models[name][0].members for name in group))
+    jobs = [Job(task, repeat, tuple(group)) for repeat, group, task in product(range(protocol.repeats), groups, tasks)]
+    execution = Execution(store, n_jobs, verbose, client)
+    completed = complete_jobs(jobs, study.predict, configurations, execution)
+    places = product(tasks, models, range(protocol.repeats))
+    return HeldOutPredictions(table, tasks, [completed[task.name, name, repeat] for task, name, repeat in places])
 
 
-def select_methods(names: str | Sequence[str] | None) -> dict[str, Method]:
-    """Methods by name, in the order of the registry; None for all that are compared by default."""
-    if names is None:
-        names = method_names(in_comparison=True)
-    elif isinstance(names, str):
-        names = [names]
-    methods = {method.name: method for method in parse_methods(names)}
-    return {name: methods[name] for name in METHODS if name in methods} | methods
+def parse_models(items: Sequence[Any] | str | None) -> dict[str, list[Method]]:
+    """Models by name, in the order of the registry, then of the items; a classifier gets the name of its type."""
+    if items is None:
+        items = method_names(in_comparison=True)
+    models: dict[str, list[Method]] = {}
+    for item in [items] if isinstance(items, str) else items:
+        parts = item if isinstance(item, list) else [item]
+        methods = parse_methods([(type(part).__name__, part) if _is_classifier(part) else part for part in parts])
+        name = ", ".join(method.name for method in methods)
+        if models.setdefault(name, methods) != methods:
+            raise ValueError(f"Two methods are called {name!r}. Use different names.")
+    return {name: models[name] for name in METHODS if name in models} | models
+
+
+def _is_classifier(item: Any) -> bool:
+    """Whether an item is a classifier itself, without a name."""
+    return not isinstance(item, (str, tuple, Method)) and hasattr(item, "fit") and is_classifier(item)
+
+
+def _group_models(models: Models) -> list[list[str]]:
+    """Names of models that share computations: projections, and ensembles with their members."""
+    shared = {name for methods in models.values() for method in methods for name in method.members}
+
+    def sharing_key(name: str) -> Any:
+        methods = models[name]
+        return len(methods) > 1 or methods[0].shares == "decomposition" or name in shared or name
+
+    return group_by(models, sharing_key)
 
 
 @dataclass(frozen=True)
-class Study:
-    """Data, protocol, preparation and methods: what every job needs."""
+class Job:
+    """Methods that are evaluated on one task in one repeat, with shared computations.
 
-    samples: Samples
-    protocol: Protocol
-    preparation: Any
-    table: dict[str, Method]
-    keeps_probabilities: bool = False
-
-    @property
-    def config(self) -> EvaluationConfig:
-        """How candidates are evaluated."""
-        scoring = get_metric(self.protocol.metric).scoring
-        return EvaluationConfig(self.preparation, scoring, self.protocol.balance)
-
-    def cost(self, job: Job) -> float:
-        """Estimated seconds of a job on one core of 2020, for decompositions, solutions and fits."""
-        values_per_row = self.samples.X.shape[1] * len(self.samples.classes)
-        registry = {**METHODS, **self.table}
-        if isinstance(job, TestJob):
-            n = self.protocol.train_size * float(np.isin(self.samples.domain, job.task.sources).sum())
-            methods = [registry[name] for name in job.methods]
-            n_kernels = sum(method.shares == "decomposition" for method in methods)
-            n_solutions = n_kernels
-            efforts = [method.relative_cost for method in methods if method.shares != "decomposition"]
-        else:
-            n = float(len(job.train))
-            sharing = [one.settings.get("gamma") for one in job.candidates if one.shares == "decomposition"]
-            n_kernels = len(set(map(str, sharing)))
-            n_solutions = len(sharing)
-            efforts = [registry[one.method].relative_cost for one in job.candidates if one.shares != "decomposition"]
-        n_exact = min(n, EXACT_ROWS)
-        decompositions = n_kernels * SECONDS_PER_CUBED_ROW * n_exact**3
-        solutions = n_solutions * (1e-3 + SECONDS_PER_SQUARED_ROW * n_exact**2)
-        fits = sum(efforts) * (1e-3 + SECONDS_PER_FITTED_VALUE * n * values_per_row)
-        return decompositions + solutions + fits
-
-    def decision_score_bytes(self, tasks: Sequence[Task]) -> int:
-        """Estimated bytes of the decision scores of all candidates of ensembles in one repeat."""
-        ensembles = [name for name, method in self.table.items() if method.members]
-        n_rows = 0
-        for task in tasks if ensembles else ():
-            problem = self.problem(task, 0).selection_problem
-            trials = problem.trials
-            rows = sum(len(test) for _, test in problem.splits)
-            nested_rows = sum(len(test) for _, test in trials.nested.values())
-            for candidate in problem.ensemble_candidates(ensembles).values():
-                n_batches = len(trials.batch_rows[0]) if candidate.transductive else 1
-                n_rows += nested_rows + rows * n_batches
-        return 8 * (len(self.samples.classes) + 1) * n_rows
-
-    def problem(self, task: Task, repeat: int) -> Problem:
-        """A task with the training rows of a repeat."""
-        problem = make_problem(self.samples, task, repeat, self.protocol, self.preparation)
-        # Further repeats draw other training rows; their probabilities would only take space.
-        return replace(problem, methods=self.table, keeps_probabilities=self.keeps_probabilities and repeat == 0)
-
-
-@dataclass(frozen=True)
-class ValidationJob:
-    """Evaluates candidates that share computations on validation splits with the same training rows.
-
-    `ensemble_keys` are the keys of candidates of ensembles, whose decision scores are returned as well, also for the
-    `resampled` test rows.
+    A job is run as a whole or not at all, whatever an earlier run has completed: a matrix product over fewer rows is
+    rounded differently, so that a resumed run would give other bits than an uninterrupted one.
     """
-
-    train: Ints
-    tests: tuple[Ints, ...]
-    candidates: tuple[Candidate, ...]
-    ensemble_keys: frozenset[str] = frozenset()
-    resampled: tuple[Ints, ...] = ()
-
-    def run(self, study: Study) -> tuple[Scores, DecisionScores]:
-        """Evaluate the candidates."""
-        return evaluate_validation(
-            self.candidates,
-            study.samples,
-            [(self.train, test) for test in self.tests],
-            study.config,
-            ensemble_keys=self.ensemble_keys,
-            resampled=[(self.train, test) for test in self.resampled],
-        )
-
-
-@dataclass(frozen=True)
-class TestJob:
-    """Evaluates methods on the targets of a task, with settings selected by validation scores."""
-
-    __test__ = False  # not a test class
 
     task: Task
     repeat: int
     methods: tuple[str, ...]
-    scores: Scores = field(default_factory=dict, repr=False)
-    decision_scores: DecisionScores | None = field(default=None, repr=False)  # None if ensembles must compute them
-
-    def run(self, study: Study) -> list[Result]:
-        """Select, fit and test: one row for each method, and its predictions where it worked."""
-        problem = study.problem(self.task, self.repeat)
-        seed = study.protocol.seed + self.repeat
-        return result_rows(self.methods, problem, self.task.name, self.repeat, seed, self.scores, self.decision_scores)
 
 
-Job = ValidationJob | TestJob
+def complete_jobs(
+    jobs: Sequence[Job],
+    evaluate: Callable[[Job], list[Row]],
+    configurations: Mapping[str, dict[str, Any]],
+    execution: Execution,
+) -> dict[tuple[str, str, int], Row]:
+    """Run the jobs that the store lacks, and return the rows of all, by task, method and repeat.
 
-
-def run_job(study: Study, job: Job) -> tuple[float, tuple[Scores, DecisionScores] | list[Result]]:
-    """Run a job, in this process or another; returns its estimated cost and its result."""
-    with single_thread():
-        return study.cost(job), job.run(study)
-
-
-def run_function(function: Callable[[], T]) -> T:
-    """Run a function with one thread, so that its bits do not depend on the process that runs it."""
-    with single_thread():
-        return function()
-
-
-class JobQueue:
-    """Jobs of a study, repeat by repeat: validation jobs that two tasks share are run once for both.
-
-    A job has the same candidates, training rows and test rows in every run of a study, whatever an earlier run has
-    completed: it is run as a whole or not at all. A matrix product over fewer rows, or a solution for fewer components,
-    is rounded differently, so that a resumed run would give other bits than an uninterrupted one.
+    Parameters
+    ----------
+    jobs : sequence of Job
+        The jobs.
+    evaluate : callable
+        Returns the rows of a job, one for each method; it is sent to other processes.
+    configurations : mapping
+        Everything that the rows of each method depend on.
+    execution : Execution
+        Store, processes and progress.
     """
+    keys = {name: configuration_key(config) for name, config in configurations.items()}
+    with Store(":memory:" if execution.store is None else execution.store) as store:
+        for name, config in configurations.items():
+            store.add_configuration(keys[name], config)
 
-    def __init__(
-        self,
-        study: Study,
-        tasks: Sequence[Task],
-        done: set[tuple[str, int, str]],
-        scores: Scores,
-        client: Any = None,
-    ) -> None:
-        self.study = study
-        self.scores = scores
-        self.decision_scores: DecisionScores = {}
-        self.keeps_decision_scores = client is None and study.decision_score_bytes(tasks) <= MAX_SCORE_BYTES
-        self.stages: list[list[Job]] = [[] for _ in range(study.protocol.repeats + 1)]
-        for repeat in range(study.protocol.repeats):
-            jobs = [
-                TestJob(task, repeat, tuple(batch)) for task, batch in product(tasks, _sharing_methods(study.table))
-            ]
-            pending = [any((job.task.name, repeat, name) not in done for name in job.methods) for job in jobs]
-            self.stages[repeat] += self._validation_jobs(jobs, pending)
-            self.stages[repeat + 1] += compress(jobs, pending)  # beside the validation of the next repeat
+        def read_rows() -> dict[tuple[str, str, int], Row]:
+            rows = (row for key in dict.fromkeys(keys.values()) for row in store.rows(key))
+            return {(row.task, row.method, row.repeat): row for row in rows}
 
-    def __len__(self) -> int:
-        return sum(map(len, self.stages))
-
-    @property
-    def cost(self) -> float:
-        """Estimated cost of all jobs."""
-        return sum(self.study.cost(job) for stage in self.stages for job in stage)
-
-    def describe(self, execution: Execution, n_stored: int) -> str:
-        """The number of jobs, and about how long they take."""
-        stored = f"{n_stored:,} results kept from before. " if n_stored else ""
-        text = f"study: {stored}{len(self):,} jobs"
-        if execution.client is not None:
-            return f"{text} on the cluster."
-        n_jobs = effective_n_jobs(execution.n_jobs)
-        seconds = _machine_slowness() * self.cost / n_jobs
-        text += f" in {n_jobs} process{'es' * (n_jobs > 1)}"
-        if len(self):
-            text += f", about {format_duration(seconds)}"
-        if seconds <= LONG_RUN_SECONDS:
-            return f"{text}."
-        return f"{text}. Fewer samples of each domain, fewer methods or quick grids shorten it."
-
-    def _validation_jobs(self, jobs: Sequence[TestJob], pending: Sequence[bool]) -> Iterator[ValidationJob]:
-        """The validation that pending test jobs need, as far as its results are not stored."""
-        if not any(pending):
-            return
-        groups: dict[tuple[str, Hashable], _ValidationGroup] = {}
-        for job, is_pending in zip(jobs, pending, strict=True):
-            problem = self.study.problem(job.task, job.repeat)
-            names = problem.runnable(job.methods)
-            problem = problem.selection_problem
-            in_ensembles: Mapping[str, Candidate] = {}
-            if self.keeps_decision_scores:
-                in_ensembles = problem.ensemble_candidates(names)
-            else:  # ensembles evaluate their candidates themselves
-                names = [name for name in names if not self.study.table[name].members]
-            candidates = {one.key: one for name in names for one in problem.candidates(name)}
-            nested = [*problem.trials.nested.values()] if in_ensembles else []
-            for k, split in enumerate([*problem.splits, *nested] if candidates else ()):
-                is_nested = k >= len(problem.splits)  # nested splits serve ensembles only
-                train_id, test_id = split_id(split)
-                stored = self.scores.get((train_id, test_id), {})
-                for batch in group_by((in_ensembles if is_nested else candidates).values(), _sharing_key):
-                    group = groups.setdefault((train_id, _sharing_key(batch[0])), _ValidationGroup(split[0]))
-                    group.tests[test_id] = split[1]
-                    group.candidates.update((one.key, one) for one in batch)
-                    group.ensemble_keys.update(one.key for one in batch if one.key in in_ensembles)
-                    if not is_nested and any(one.transductive for one in batch if one.key in in_ensembles):
-                        group.resampled[test_id] = [split[1][rows] for rows in problem.trials.batch_rows[k][1:]]
-                    if is_pending and any(one.key not in stored or one.key in in_ensembles for one in batch):
-                        group.is_pending = True
-        yield from (group.to_job() for group in groups.values() if group.is_pending)
-
-    def run(self, execution: Execution) -> Generator[tuple[float, Scores | list[Result]], None, None]:
-        """Estimated costs and results of jobs, in order of completion."""
-        for stage in self.stages:
-            jobs = [self._with_scores(job) if isinstance(job, TestJob) else job for job in stage]
-            jobs.sort(key=self.study.cost, reverse=True)  # a long job at the end would run alone
-            self.decision_scores = {}  # test jobs of this stage hold those of the stage before
-            with closing(_run_jobs(self.study, jobs, execution)) as completed:
-                for cost, result in completed:
-                    if isinstance(result, SideResult) and execution.side_task is not None:
-                        execution.side_task.set_result(result.value)
-                    elif isinstance(result, tuple):
-                        scores, decision_scores = result
-                        for split, by_key in scores.items():
-                            self.scores.setdefault(split, {}).update(by_key)
-                        for split, predictions in decision_scores.items():
-                            self.decision_scores.setdefault(split, {}).update(predictions)
-                        yield cost, scores
-                    else:
-                        yield cost, result
-
-    def _with_scores(self, job: TestJob) -> TestJob:
-        """A test job with the validation scores that it needs."""
-        problem = self.study.problem(job.task, job.repeat).selection_problem
-        split_ids = map(split_id, problem.splits)
-        decision_scores = None
-        has_ensemble = any(self.study.table[name].members for name in job.methods)
-        if self.keeps_decision_scores and has_ensemble:
-            trial_ids = map(split_id, problem.trials.splits)
-            decision_scores = {trial: self.decision_scores.get(trial, {}) for trial in trial_ids}
-        scores = {split: self.scores[split] for split in split_ids if split in self.scores}
-        return replace(job, scores=scores, decision_scores=decision_scores)
+        done = {place for place, row in read_rows().items() if row.status != "failed"}
+        pending = [job for job in jobs if any((job.task.name, name, job.repeat) not in done for name in job.methods)]
+        bar = progress("evaluation", len(jobs), execution.verbose, print_last=True)
+        with bar as advance, closing(_run_jobs(evaluate, pending, execution)) as completed:
+            advance(len(jobs) - len(pending))
+            for rows in completed:
+                for row in rows:
+                    if (row.task, row.method, row.repeat) not in done:
+                        store.add(keys[row.method], row)
+                advance(1)
+        rows_by_place = read_rows()
+    if any((job.task.name, name, job.repeat) not in rows_by_place for job in jobs for name in job.methods):
+        raise ValueError(f"{execution.store} lacks results that were written to it: another program changed it.")
+    return rows_by_place
 
 
-@dataclass
-class _ValidationGroup:
-    """Candidates and splits of a validation job, while these are collected."""
-
-    train: Ints
-    tests: dict[str, Ints] = field(default_factory=dict)
-    resampled: dict[str, list[Ints]] = field(default_factory=dict)
-    candidates: dict[str, Candidate] = field(default_factory=dict)
-    ensemble_keys: set[str] = field(default_factory=set)
-    is_pending: bool = False
-
-    def to_job(self) -> ValidationJob:
-        resampled = tuple(rows for batches in self.resampled.values() for rows in batches)
-        candidates = tuple(self.candidates.values())
-        return ValidationJob(
-            self.train, tuple(self.tests.values()), candidates, frozenset(self.ensemble_keys), resampled
-        )
-
-
-def _sharing_methods(table: dict[str, Method]) -> list[list[str]]:
-    """Names of methods, grouped by shared computations; ensembles share models with their members."""
-    members = {member.name for method in table.values() for member in method.members}
-    return group_by(table, lambda name: table[name].shares == "decomposition" or name in members or name)
-
-
-def _sharing_key(candidate: Candidate) -> Hashable:
-    return candidate.shares == "decomposition" or candidate.method
+def _run_jobs(evaluate: Callable[[Job], list[Row]], jobs: Sequence[Job], execution: Execution) -> Any:
+    """A generator of the rows of jobs in order of completion, from local processes or from a cluster."""
+    if execution.client is not None and jobs:
+        return map_on_cluster(evaluate, jobs, execution.client, max_pending=len(jobs), ordered=False)
+    return parallel(execution.n_jobs, ordered=False)(delayed(evaluate)(job) for job in jobs)
 
 
 @dataclass(frozen=True)
-class SideResult:
-    """The result of a side task, which a process returns among those of jobs."""
+class Study:
+    """Table, protocol and models: what every job needs."""
 
-    value: Any
+    table: Table
+    protocol: Protocol
+    models: Models
+    importance_of: str | None = None
 
+    @cached_property
+    def config(self) -> EvaluationConfig:
+        """How candidates are evaluated."""
+        scoring = get_metric(self.protocol.metric).scoring
+        preparation = make_preparation(self.table.schema, self.protocol.scale)
+        return EvaluationConfig(preparation, scoring, self.protocol.balance)
 
-def _run_side_task(function: Callable[[], Any]) -> tuple[float, SideResult]:
-    return 0.0, SideResult(run_function(function))
+    def predict(self, job: Job) -> list[Row]:
+        """Select, fit and predict: one row for each method; a failure keeps its reason."""
+        samples = self.table.samples
+        train, test = self.protocol.draw_rows(samples, job.task, job.repeat)
+        splits = self.protocol.validation_splits(samples, job.task, train, test, job.repeat)
+        used = np.unique(np.concatenate([train, *(rows for _, rows in splits)]))
+        selection = self.table.take(used).samples
+        splits = [(np.searchsorted(used, a), np.searchsorted(used, b)) for a, b in splits]
+        rows = [Row(name, job.task.name, job.task.targets, job.repeat, kind=self._kind(name)) for name in job.methods]
+        entries = [Entry.make(self.models[row.method], self.protocol, self.table.take(train).samples) for row in rows]
+        # Several methods may have the same candidate, which is evaluated once.
+        candidates = {one.key: one for entry in entries for one in entry.candidates}
+        entries = [replace(entry, candidates=[candidates[one.key] for one in entry.candidates]) for entry in entries]
+        with single_thread(), ignore_warnings(UndefinedMetricWarning):  # the result shows where it is not defined
+            if not candidates:
+                return [replace(row, **entry.failure) for row, entry in zip(rows, entries, strict=True)]
+            skewed = any(entry.transductive for entry in entries)
+            predictions = predict_out_of_domain(
+                list(candidates.values()), selection, splits, self.config, skewed=skewed
+            )
+            return [
+                self._predict(row, entry, predictions, train, test) for row, entry in zip(rows, entries, strict=True)
+            ]
 
+    def _kind(self, name: str) -> str:
+        methods = self.models[name]
+        return methods[0].kind if len(methods) == 1 else "auto"
 
-def _run_jobs(study: Study, jobs: Sequence[Job], execution: Execution) -> Any:
-    """A generator of the results of jobs in order of completion, from local processes or from a cluster."""
-    if execution.client is not None and jobs:
-        return map_on_cluster(partial(run_job, study), jobs, execution.client, max_pending=len(jobs), ordered=False)
-    calls = [delayed(run_job)(study, job) for job in jobs]
-    side_task = execution.side_task
-    # Without other jobs, a process would take longer to start than the side task.
-    if side_task is not None and not side_task.is_done and jobs and effective_n_jobs(execution.n_jobs) > 1:
-        calls.insert(0, delayed(_run_side_task)(side_task.function))
-    return parallel(execution.n_jobs, ordered=False)(calls)
-
-
-def _machine_slowness() -> float:
-    """How many times longer than the core of the cost figures this machine takes, by a short measurement."""
-    K = np.random.default_rng(0).normal(size=(PROBE_ROWS, PROBE_ROWS))
-    return min(timeit.repeat(lambda: linalg.eigh(K), number=1, repeat=3)) / PROBE_SECONDS
-
-
-def make_problem(samples: Samples, task: Task, repeat: int, protocol: Protocol, preparation: Any = None) -> Problem:
-    """The training rows of a repeat, the target rows, and the validation splits."""
-    train, test = protocol.draw_split(samples, task, repeat)
-    return Problem(
-        samples,
-        train,
-        test,
-        splits=protocol.validation_splits(samples, train, test, repeat),
-        preparation=PREPROCESSORS[protocol.preprocess] if preparation is None else preparation,
-        centering=protocol.centering,
-        heads=protocol.heads,
-        quick=protocol.quick,
-        grid=protocol.grid,
-        scoring=get_metric(protocol.metric).scoring,
-        balance=protocol.balance,
-    )
-
-
-def result_rows(
-    methods: Sequence[str],
-    problem: Problem,
-    task: str,
-    repeat: int,
-    seed: int,
-    scores: Scores | None = None,
-    decision_scores: DecisionScores | None = None,
-) -> list[Result]:
-    """Evaluate methods on a problem; a failure keeps its reason."""
-    truth = problem.samples.codes[problem.test]
-    machine = environment_info()
-    results = []
-    for outcome in evaluate_methods(methods, problem, scores, decision_scores):
-        score = None
-        if outcome.codes is not None:
-            if problem.scoring == "accuracy":
-                score = float(np.mean(outcome.codes == truth))
-            else:
-                score = float(np.mean([*outcome.scores.values()]))
-        row = Row(
-            method=outcome.method,
-            kind=problem.methods[outcome.method].kind,
-            task=task,
-            repeat=repeat,
-            seed=seed,
-            accuracy=score if score is not None and np.isfinite(score) else None,
-            accuracies=outcome.scores,
-            validation=outcome.validation,
-            settings=outcome.settings,
-            ties=outcome.ties,
-            transductive=outcome.transductive,
-            seconds=outcome.seconds,
-            status=outcome.status,
-            reason=outcome.reason,
-            machine=machine,
+    def _predict(self, row: Row, entry: Entry, predictions: CandidatePredictions, train: Ints, test: Ints) -> Row:
+        """Select among the predictions of a method, fit the model, and predict the targets."""
+        row = replace(row, machine=environment_info())
+        if entry.failure:
+            return replace(row, **entry.failure)
+        start = time.perf_counter()
+        expected: Any = Exception if any(method.own for method in self.models[row.method]) else EXPECTED_ERRORS
+        try:
+            out_of_domain = predictions.restrict(entry.candidates, skewed=entry.transductive)
+            fitted = out_of_domain.select(
+                self.config.preparation, ensemble=entry.is_ensemble, transductive=entry.transductive
+            )
+            model = HeldOutModel.fit(SelectedModel([], fitted), self.table, train, entry.plan, self)
+            codes, P = model.predict(self.table.samples.take(test))
+            scores = self._score(test, codes, P, model.ensemble)
+            importance = None
+            if row.method == self.importance_of:
+                held_out = self.table.samples.take(test)
+                score, losses = measure_importance(
+                    model.predict_proba, held_out, self.protocol.seed, in_batches=model.ensemble.transductive
+                )
+                importance = {"score": score, "losses": losses.tolist()}
+        except expected as error:
+            return replace(row, status="failed", reason=f"{type(error).__name__}: {error}")
+        score = float(np.mean(codes == self.table.samples.codes[test]))
+        if self.config.scoring != "accuracy":
+            score = float(np.mean([*scores.values()]))
+        seconds = float(out_of_domain.results["seconds"].sum()) + time.perf_counter() - start
+        return replace(
+            row,
+            accuracy=score if np.isfinite(score) else None,
+            accuracies=scores,
+            validation=_validation_score(fitted, out_of_domain),
+            settings=_describe_ensemble(fitted) if entry.is_ensemble else _describe_candidate(fitted, entry),
+            threshold=self._threshold(fitted, model.ensemble),
+            transductive=fitted.is_transductive,
+            seconds=seconds,
+            importance=importance,
+            codes=codes,
+            probabilities=P,
         )
-        results.append(Result(row, outcome.codes, outcome.probabilities))
-    return results
+
+    def _threshold(self, fitted: FittedEnsemble, ensemble: EnsembleClassifier) -> float | None:
+        """Threshold of the event, chosen on the cross-fitted out-of-domain predictions of the training rows."""
+        threshold = self.protocol.threshold
+        if len(self.table.samples.classes) != 2:
+            return None
+        if isinstance(threshold, str):
+            return choose_ensemble_threshold(fitted, ensemble, self.protocol.positive, threshold).threshold
+        return DEFAULT_THRESHOLD if threshold is None else threshold
+
+    def _score(self, test: Ints, codes: Ints, P: Array, ensemble: EnsembleClassifier) -> dict[str, float]:
+        """Scores by target; NaN where the metric is not defined."""
+        samples = self.table.samples
+        domain = samples.domain[test]
+        targets = np.unique(domain).tolist()
+        splits = [(np.flatnonzero(~np.isin(samples.domain, targets)), test[domain == name]) for name in targets]
+        scorer = Scorer(self.config.scoring, samples, splits)
+        known = P[:, np.isin(samples.classes, ensemble.classes_)]
+        decisions = known[:, 1] - known[:, 0] if known.shape[1] == 2 else known
+        scores = {}
+        for k, name in enumerate(targets):
+            rows = domain == name
+            responses = {
+                "predict_proba": known[rows],
+                "decision_function": decisions[rows],
+                "classes_": ensemble.classes_,
+            }
+            scores[name] = scorer(Prediction(0, k, codes[rows], responses))
+        return scores
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a model is selected from, for some training rows; or why it cannot be run."""
+
+    candidates: list[Candidate]
+    is_ensemble: bool
+    transductive: bool
+    plan: SizePlan
+    failure: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def make(cls, methods: Sequence[Method], protocol: Protocol, samples: Samples) -> Entry:
+        """List the candidates of a model, as `fit` does."""
+        n_classes = len(np.unique(samples.codes))
+        transductive = protocol.transductive or any(method.allows_transductive for method in methods)
+        members = list(methods)
+        if len(methods) > 1 or methods[0].members:
+            size = TableSize(*samples.X.shape, n_classes)
+            members = expand_methods(methods, transductive=transductive, size=size)
+        is_ensemble = len(members) > 1
+        plan = SizePlan.from_rows(len(samples), ensemble=is_ensemble)
+        for method in methods:
+            if method.max_rows is not None and plan.rows > method.max_rows:
+                return cls([], False, False, plan, {"status": "skipped", "reason": method.max_rows_reason})
+        candidates = list_candidates(
+            members,
+            n_classes,
+            plan,
+            len(np.unique(samples.domain)),
+            transductive=transductive,
+            quick=protocol.quick,
+            grid=protocol.grid,
+            heads=protocol.heads,
+        )
+        return cls(candidates, is_ensemble, is_ensemble and transductive, plan)
+
+
+@dataclass(frozen=True)
+class HeldOutModel:
+    """A model fitted to training rows, which predicts rows of held-out domains."""
+
+    preparation: Any
+    ensemble: EnsembleClassifier
+    classes: Any
+
+    @classmethod
+    def fit(cls, selected: SelectedModel, table: Table, train: Ints, plan: SizePlan, study: Study) -> HeldOutModel:
+        """Fit preparation and members to the training rows."""
+        seed = study.protocol.seed
+        preparation, _, ensemble, _ = refit_selected(selected, table.take(train), plan, study.config, seed=seed)
+        return cls(preparation, ensemble, table.samples.classes)
+
+    def predict(self, samples: Samples) -> tuple[Ints, Array]:
+        """Classes of rows, as positions, and probabilities of all classes; 0 for classes without training rows."""
+        known = np.flatnonzero(np.isin(self.classes, self.ensemble.classes_))
+        codes = np.empty(len(samples), dtype=np.intp)
+        P = np.zeros((len(samples), len(self.classes)))
+        prepared = np.asarray(self.preparation.transform(samples.X), dtype=np.float64)
+        for name in np.unique(samples.domain):
+            rows = np.flatnonzero(samples.domain == name)
+            decisions = self.ensemble.combine_members(prepared[rows], samples.domain[rows])
+            codes[rows] = known[decisions.argmax(axis=1)]
+            P[np.ix_(rows, known)] = self.ensemble.with_natural_priors(decisions)
+        return codes, P
+
+    def predict_proba(self, X: Array, domain: Any) -> Array:
+        """Probabilities of all classes."""
+        return self.predict(Samples(X, np.zeros(len(X)), domain))[1]
+
+
+def _validation_score(fitted: FittedEnsemble, out_of_domain: OutOfDomainPredictions) -> float | None:
+    """Mean cross-fitted score; with a single validation split, which is not cross-fitted, the best one."""
+    scores = fitted.scores if np.isfinite(fitted.scores).any() else out_of_domain.results["mean_test_score"]
+    return float(np.nanmean(fitted.scores)) if scores is fitted.scores else float(np.nanmax(scores, initial=-np.inf))
+
+
+def _describe_candidate(fitted: FittedEnsemble, entry: Entry) -> dict[str, Any]:
+    """Settings of a selected candidate, with its variant if there are several."""
+    (candidate,) = fitted.members
+    if len({one.variant for one in entry.candidates}) > 1:
+        return {"model": candidate.variant, **candidate.settings}
+    return dict(candidate.settings)
+
+
+def _describe_ensemble(ensemble: FittedEnsemble) -> dict[str, Any]:
+    """The settings of an ensemble in plain values."""
+    description = ensemble.to_dict()
+    before = description["calibration"]["before"]
+    weights: dict[str, float] = {}
+    for member in description["members"]:
+        weights[member["model"]] = weights.get(member["model"], 0.0) + member["weight"]
+    projection = next((member for member in ensemble.members if member.head), None)
+    return {
+        "model": description["name"],
+        "members": weights,
+        "smoothing": description["smoothing"],
+        "decisions": [
+            {
+                "step": decision["step"].partition(" (")[0],  # without the strength of smoothing
+                "used": decision["is_used"],
+                "natural": float(np.mean(decision["natural"])) / 100,  # acceptance tests count points
+                "skewed": float(np.mean(decision["skewed"])) / 100,
+            }
+            for decision in description["acceptance_tests"]
+        ],
+        "calibration": {
+            "before": {name: before[name] for name in ("ece", "log_loss")},
+            "after": description["calibration"]["after"],
+        },
+        "forecast": [end if np.isfinite(end) else None for end in description["forecast"]],
+        "projection": projection and {"model": projection.variant, **projection.settings},
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,8 @@ from ..model_selection import (
     Candidate,
     EvaluationConfig,
     Metric,
-    ProgressOptions,
-    Score,
     Scorer,
     Scoring,
-    Split,
     check_metric,
     full_repr,
     get_metric,
@@ -33,14 +30,14 @@ from ..model_selection import (
     single_thread,
 )
 from ..report import draw_site_curve
-from ..tables import Dates, Scale, Table, TableOptions, make_preprocessor, open_data, read_survey
+from ..tables import Dates, Scale, TableOptions, make_preprocessor
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
-from ._method_evaluation import split_id
-from ._protocol import configuration_key, hash_data
-from ._store import Scores, Store
+from ._protocol import Task, hash_data
+from ._run import Execution, Job, complete_jobs, read_data
+from ._store import Row
 
-STORED_AS = "average"  # name of the model in the results file
+AVERAGE = "average"  # name of the model in the results file
 MIN_DOMAINS = 4  # curves of 1, 2 and 3 training domains are the least to fit a power law to
 MAX_SIZES = 8  # numbers of training domains that are evaluated, spaced like a geometric series
 MAX_SUBSETS = 20  # of each size; one for each domain if all others are used
@@ -241,7 +238,7 @@ class SiteLearningCurve:
         values = [f"{factor * value:+.{digits}f}" for value in (gain.gain, gain.lower, gain.upper)]
         return f"{values[0]}{unit} ({values[1]} to {values[2]})"
 
-    def summary(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON and the figure."""
         m = len(self.domains)
         sizes = [m, *(m + n for n in MORE_DOMAINS)]
@@ -263,13 +260,15 @@ class SiteLearningCurve:
             "sentences": self.sentences(),
         }
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return a record for each point and each extrapolated one."""
+        summary = self.to_dict()
+        rows = [{**point, "extrapolated": False} for point in summary["points"]]
+        return rows + [{**point, "extrapolated": True} for point in summary["extrapolated"]]
+
     def to_frame(self) -> Any:
         """Return the points and the extrapolation as a pandas DataFrame."""
-        pandas = optional_import("pandas", "to_frame()")
-        summary = self.summary()
-        rows = [{**point, "extrapolated": False} for point in summary["points"]]
-        rows += [{**point, "extrapolated": True} for point in summary["extrapolated"]]
-        return pandas.DataFrame(rows)
+        return optional_import("pandas", "to_frame()").DataFrame(self.records())
 
     def plot(self, figure: Any = None) -> Any:
         """Draw the curve with its prediction intervals.
@@ -284,7 +283,7 @@ class SiteLearningCurve:
         figure : matplotlib Figure or SubFigure
             The figure.
         """
-        return draw_site_curve(self.summary(), figure)
+        return draw_site_curve(self.to_dict(), figure)
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
@@ -374,8 +373,7 @@ def site_learning_curve(
         max_per_domain=max_per_domain,
         seed=random_state,
     )
-    opened = open_data(data, y, sample_domain, options, "site_learning_curve")
-    table = opened if isinstance(opened, Table) else read_survey(opened, random_state)
+    table = read_data(data, y, sample_domain, options, "site_learning_curve")
     samples = table.samples
     domains = np.unique(table.domain).tolist()
     m = len(domains)
@@ -391,7 +389,6 @@ def site_learning_curve(
     subsets = make_subsets(m, rng)
     training_sets = [np.flatnonzero(np.isin(samples.domain_codes, subset)) for subset in subsets]
     training_sizes = [float(len(subset)) for subset in subsets]
-    n_subsets = len(subsets)
     held_out = [np.setdiff1d(np.arange(m), subset) for subset in subsets]
     for share in ROW_SHARES:
         rows = _draw_share(samples, share, rng)
@@ -399,76 +396,57 @@ def site_learning_curve(
             training_sets.append(rows[samples.domain_codes[rows] != d])
             training_sizes.append(share)
             held_out.append(np.array([d]))
-    config = EvaluationConfig(
-        preparation=make_preprocessor(table.schema, scale),
-        n_jobs=n_jobs,
-        progress=ProgressOptions("Learning curve", verbose),
-    )
-    by_set = score_training_sets(samples, training_sets, held_out, candidates, config, chosen.scoring, store)
-    return make_curve(
-        tuple(domains),
-        chosen,
-        tuple(candidate.method for candidate in candidates),
-        np.array(training_sizes),
-        by_set,
-        n_subsets,
-        random_state,
-    )
-
-
-def score_training_sets(
-    samples: Samples,
-    training_sets: Sequence[Ints],
-    held_out: Sequence[Ints],
-    candidates: Sequence[Candidate],
-    config: EvaluationConfig,
-    scoring: Scoring,
-    store: str | Path | None,
-) -> Array:
-    """Scores of training sets (rows) on the domains that each of them holds out (columns); NaN elsewhere.
-
-    Scores in the store are not computed again, and each training set is added to it as it is complete. A set is
-    evaluated as a whole, so that a resumed run has the same scores as an uninterrupted one.
-    """
-    by_set = np.full((len(training_sets), int(samples.domain_codes.max()) + 1), np.nan)
+    preparation = make_preprocessor(table.schema, scale)
+    curve_data = CurveData(samples, training_sets, candidates, EvaluationConfig(preparation), chosen.scoring)
+    # The number of a training set is the repeat of its job.
+    jobs = []
+    for i, tested in enumerate(held_out):
+        sources = tuple(domains[d] for d in range(m) if d not in tested)
+        jobs.append(Job(Task(sources, tuple(domains[d] for d in tested)), i, (AVERAGE,)))
     configuration = {
         "learning curve": [candidate.key for candidate in candidates],
         "data": hash_data(samples),
-        "preprocess": full_repr(config.preparation),
-        "metric": scoring if isinstance(scoring, str) else full_repr(scoring),
+        "scale": full_repr(preparation),
+        "metric": full_repr(chosen.scoring),
+        "seed": random_state,
         "unseen": __version__,
     }
-    key = configuration_key(configuration)
-    with Store(":memory:" if store is None else store) as results, single_thread():
-        results.add_configuration(key, configuration)
-        known = results.scores(key)
-        splits: list[Split] = []
-        places: list[tuple[int, int]] = []  # the training set and the held-out domain of each split
-        for i, (train, domains) in enumerate(zip(training_sets, held_out, strict=True)):
-            set_splits = [(train, np.flatnonzero(samples.domain_codes == d)) for d in domains.tolist()]
-            stored = [known.get(split_id(split)) for split in set_splits]
-            for d, split, entry in zip(domains.tolist(), set_splits, stored, strict=True):
-                if all(stored) and entry is not None:
-                    by_set[i, d] = entry[STORED_AS].value
-                else:
-                    splits.append(split)
-                    places.append((i, d))
-        errors = []
-        scorer = Scorer(scoring, samples, splits)
-        scores: list[Scores] = [{} for _ in training_sets]
-        for k, P, error in iterate_averages(candidates, samples, splits, config):
-            errors.append(error)
-            if error:  # a training set to which no model can be fitted is not stored, and tried again
-                continue
-            i, d = places[k]
-            by_set[i, d] = scorer.score_probabilities(k, P)
-            score = Score(float(by_set[i, d]), "", 0.0, 0.0, 0.0, 0.0, 0.0)
-            scores[i][split_id(splits[k])] = {STORED_AS: score}
-            if len(scores[i]) == len(held_out[i]):
-                results.add_scores(key, scores[i])
-    if errors and all(errors) and not known:
-        raise ValueError(f"No model could be fitted. First reason: {errors[0]}")
-    return by_set
+    execution = Execution(store, n_jobs, verbose)
+    completed = complete_jobs(jobs, curve_data.score, {AVERAGE: configuration}, execution)
+    by_set = np.full((len(jobs), m), np.nan)
+    rows_by_job = [completed[job.task.name, AVERAGE, job.repeat] for job in jobs]
+    for i, row in enumerate(rows_by_job):
+        for name, score in row.accuracies.items():
+            by_set[i, domains.index(name)] = score
+    if all(row.status == "failed" for row in rows_by_job):
+        raise ValueError(f"No model could be fitted. First reason: {rows_by_job[0].reason}")
+    names = tuple(candidate.method for candidate in candidates)
+    return make_curve(tuple(domains), chosen, names, np.array(training_sizes), by_set, len(subsets), random_state)
+
+
+@dataclass(frozen=True)
+class CurveData:
+    """Samples, training sets and models: what every job needs."""
+
+    samples: Samples
+    training_sets: Sequence[Ints]
+    candidates: Sequence[Candidate]
+    config: EvaluationConfig
+    scoring: Scoring
+
+    def score(self, job: Job) -> list[Row]:
+        """Scores of one training set on the domains that it holds out; NaN where the metric is not defined."""
+        train = self.training_sets[job.repeat]
+        splits = [(train, np.flatnonzero(self.samples.domain == name)) for name in job.task.targets]
+        row = Row(AVERAGE, job.task.name, job.task.targets, job.repeat)
+        scorer = Scorer(self.scoring, self.samples, splits)
+        accuracies = {}
+        with single_thread():
+            for k, P, error in iterate_averages(self.candidates, self.samples, splits, self.config):
+                if error:
+                    return [replace(row, status="failed", reason=error)]
+                accuracies[job.task.targets[k]] = float(scorer.score_probabilities(k, P))
+        return [replace(row, accuracies=accuracies)]
 
 
 def make_subsets(m: int, rng: np.random.Generator) -> list[Ints]:

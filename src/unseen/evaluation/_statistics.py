@@ -10,17 +10,15 @@ with one degree of freedom less than there are domains.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtrit
 
-from ..linalg import Array
+from ..linalg import Array, Ints
 from ..model_selection import (
-    AUTO_TRANSDUCTIVE,
     MAX_USABLE_SHARE,
     METHODS,
     MIN_DOMAINS_FOR_INTERVAL,
@@ -29,10 +27,8 @@ from ..model_selection import (
     forecast,
     is_informative,
 )
-from ._result_tables import has_score
 from ._store import Row
 
-CorrectSamples = Mapping[tuple[str, str, int], npt.NDArray[np.bool_]]  # by method, task and repeat
 CONFIDENCE_LEVEL = 0.95
 N_BOOTSTRAP_DRAWS = 4000
 PERCENT_DECIMALS = 6
@@ -88,6 +84,7 @@ class Scale:
 
 
 ACCURACY_SCALE = Scale()
+SMALLEST_PROBABILITY = 1e-7  # of which a log loss takes the logarithm
 
 
 @dataclass(frozen=True)
@@ -150,30 +147,6 @@ def select_best_validated(rows: Iterable[Row], methods: Container[str]) -> Row |
     order = {name: -position for position, name in enumerate(METHODS)}
     candidates = [row for row in rows if row.method in methods and row.status == "ok"]
     return max(candidates, key=lambda row: (validation_score(row), order.get(row.method, -len(order))), default=None)
-
-
-def methods_of_kind(rows: Iterable[Row], *kinds: str) -> list[str]:
-    """List the methods of some kinds, in the order of METHODS, then of the rows."""
-    present = dict.fromkeys(row.method for row in rows if row.kind in kinds)
-    return [name for name in METHODS if name in present] + [name for name in present if name not in METHODS]
-
-
-def select_best_by_kind(
-    rows: Sequence[Row], first: Sequence[str] | None = None, second: Sequence[str] | None = None
-) -> dict[tuple[str, int], tuple[Row | None, Row | None]]:
-    """Select the best validated row of the first and of the second methods, for each task and repeat.
-
-    By default the first methods are the invariant ones, and the second the plain ones.
-    """
-    first = methods_of_kind(rows, "invariant") if first is None else first
-    second = methods_of_kind(rows, "plain") if second is None else second
-    rows_by_task: dict[tuple[str, int], list[Row]] = {}
-    for row in rows:
-        rows_by_task.setdefault((row.task, row.repeat), []).append(row)
-    return {
-        at: (select_best_validated(task_rows, first), select_best_validated(task_rows, second))
-        for at, task_rows in rows_by_task.items()
-    }
 
 
 def _sum_by_group(values: Array, groups: Any = None) -> tuple[Array, Array]:
@@ -270,83 +243,67 @@ class DomainPair:
     values: Array
     error: float
 
-    def method_names(self, side: int) -> list[str]:
-        return [rows[side].method for rows in self.rows]
-
-    def mean_score(self, side: int) -> float:
-        return float(np.mean([rows[side].accuracy for rows in self.rows]))
-
 
 @dataclass(frozen=True)
 class ComparisonResults:
-    """The rows of a comparison, and the statistics that a verdict needs."""
+    """Rows with their predictions, and the statistics that a recommendation needs.
+
+    `truth` holds the true classes of the targets of each task, `groups` those groups of dependent samples (as patients)
+    that are known.
+    """
 
     rows: Sequence[Row]
-    correct: CorrectSamples
-    scale: Scale
-    groups: Mapping[str, Any]
+    truth: Mapping[str, Ints]
+    scale: Scale = ACCURACY_SCALE
+    groups: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_sample_scores(self) -> bool:
         """Whether every sample has a score, so that samples can be paired and the noise of their mean is known."""
         return self.scale.metric == "accuracy"
 
-    def methods_of_kind(self, kind: str) -> list[str]:
-        """List the methods of a kind."""
-        return methods_of_kind(self.rows, kind)
+    def methods_of_kind(self, *kinds: str) -> list[str]:
+        """List the methods of some kinds, in the order of METHODS, then of the rows."""
+        present = dict.fromkeys(row.method for row in self.rows if row.kind in kinds)
+        return [name for name in METHODS if name in present] + [name for name in present if name not in METHODS]
 
     @property
     def auto_method(self) -> str | None:
         """The automatic method, preferably without transductive steps; None if there is none."""
         return next(iter(self.methods_of_kind("auto")), None)  # the registry has the inductive one first
 
-    @property
-    def opt_in_interval(self) -> Interval | None:
-        """The difference between the automatic method with and without transductive steps, if both were compared."""
-        if self.auto_method in (None, AUTO_TRANSDUCTIVE):
-            return None
-        pairs = self.pair_methods([AUTO_TRANSDUCTIVE], ["auto"])
-        return self.mean_interval(pairs) if pairs else None
-
     def sample_scores(self, row: Row) -> Array:
         """Return the scores of single samples, or else the score of the row."""
         if not self.has_sample_scores:
             return np.array([row.accuracy], dtype=float)
-        return self.correct[row.method, row.task, row.repeat].astype(float)
+        assert row.codes is not None
+        return (row.codes == self.truth[row.task]).astype(float)
 
     def _squared_error(self, values: Array, task: str) -> float:
         return squared_error(values, self.groups.get(task)) if self.has_sample_scores else 0.0
 
     def pair_methods(self, first: Sequence[str], second: Sequence[str]) -> list[DomainPair]:
         """Pair the best validated methods of two sides on each domain where both have a score."""
+        rows_by_place: dict[tuple[str, int], list[Row]] = {}
+        for row in self.rows:
+            rows_by_place.setdefault((row.domain, row.repeat), []).append(row)
         rows_by_domain: dict[str, list[tuple[Row, Row]]] = {}
-        for one, two in select_best_by_kind(self.rows, first, second).values():
-            if one is not None and two is not None and has_score(one) and has_score(two):
-                rows_by_domain.setdefault(held_out_domain(one), []).append((one, two))
+        for (domain, _), rows in rows_by_place.items():
+            one = select_best_validated(rows, first)
+            two = select_best_validated(rows, second)
+            if one is not None and two is not None and one.has_score and two.has_score:
+                rows_by_domain.setdefault(domain, []).append((one, two))
         pairs = []
-        for domain, rows in rows_by_domain.items():
-            values = np.mean([self.sample_scores(one) - self.sample_scores(two) for one, two in rows], axis=0)
-            pairs.append(DomainPair(domain, rows, values, self._squared_error(values, rows[0][0].task)))
+        for domain, paired in rows_by_domain.items():
+            values = np.mean([self.sample_scores(one) - self.sample_scores(two) for one, two in paired], axis=0)
+            pairs.append(DomainPair(domain, paired, values, self._squared_error(values, paired[0][0].task)))
         return pairs
 
-    def mean_interval(self, pairs: Sequence[DomainPair]) -> Interval:
-        """Compute the mean difference over all domains, with its interval."""
-        return mean_interval([pair.values for pair in pairs], [pair.error for pair in pairs], self.scale)
-
-    def mean_advantage(self, first: str, second: str) -> tuple[float, float]:
-        """Compute the mean difference of two methods over held-out domains, and its standard error.
-
-        The error is infinite if there is no domain on which both methods have a score.
-        """
-        pairs = self.pair_methods([first], [second])
+    def mean_interval(self, pairs: Sequence[DomainPair]) -> Interval | None:
+        """Compute the mean difference over all domains, with its interval; None without domains."""
         if not pairs:
-            return 0.0, np.inf
-        return mean_and_error([pair.values for pair in pairs], [pair.error for pair in pairs])
-
-    def is_better(self, first: str, second: str) -> bool:
-        """Whether the first of two methods is better by more than one standard error."""
-        difference, error = self.mean_advantage(first, second)
-        return difference > error
+            return None
+        return mean_interval([pair.values for pair in pairs], [pair.error for pair in pairs], self.scale)
 
     def domain_difference(self, pair: DomainPair, seed: int) -> DomainDifference:
         """Compute the difference on one domain, with an interval if samples are paired."""
@@ -354,7 +311,7 @@ class ComparisonResults:
             interval = sample_interval(pair.values, seed, self.groups.get(pair.rows[0][0].task))
         else:
             interval = Interval(float(pair.values[0]), np.nan, np.nan, self.scale.share, 1)
-        invariant, plain = (", ".join(dict.fromkeys(pair.method_names(side))) for side in (0, 1))
+        invariant, plain = (", ".join(dict.fromkeys(rows[side].method for rows in pair.rows)) for side in (0, 1))
         return DomainDifference(pair.domain, invariant, plain, interval)
 
     @cached_property
@@ -362,15 +319,15 @@ class ComparisonResults:
         """Rows that have a score, by method and domain."""
         scored: dict[str, dict[str, list[Row]]] = {}
         for row in self.rows:
-            if row.status == "ok" and has_score(row):
-                scored.setdefault(row.method, {}).setdefault(held_out_domain(row), []).append(row)
+            if row.has_score:
+                scored.setdefault(row.method, {}).setdefault(row.domain, []).append(row)
         return scored
 
     @cached_property
-    def undefined_tasks(self) -> set[str]:
-        """Tasks on which methods made predictions, but for which the metric is undefined."""
-        predicted = [row for row in self.rows if row.status == "ok"]
-        return {row.task for row in predicted} - {row.task for row in predicted if has_score(row)}
+    def complete_methods(self) -> list[str]:
+        """Methods that have a score on every domain on which any method has one."""
+        n_domains = max(map(len, self.scored_rows.values()), default=0)
+        return [method for method, domains in self.scored_rows.items() if len(domains) == n_domains]
 
     def domain_scores(self, method: str) -> dict[str, float]:
         """Return the scores of a method by domain, as means over repeats."""
@@ -380,26 +337,27 @@ class ComparisonResults:
         """Compute the mean score of a method over domains."""
         return float(np.mean([*self.domain_scores(method).values()]))
 
-    @cached_property
-    def mean_scores(self) -> dict[str, float]:
-        """Mean scores of the methods that have a score on every domain."""
-        n_domains = max(map(len, self.scored_rows.values()), default=0)
-        return {
-            method: self.mean_score(method) for method, domains in self.scored_rows.items() if len(domains) == n_domains
-        }
-
-    def sampling_variance(self, method: str) -> float:
-        """Compute the squared standard error of a score within its domain, as the mean over domains."""
-        errors = [
-            self._squared_error(np.mean([self.sample_scores(row) for row in rows], axis=0), rows[0].task)
-            for rows in self.scored_rows[method].values()
-        ]
-        return float(np.mean(errors))
+    def log_losses(self, method: str) -> dict[str, float]:
+        """Return the log losses of a method by domain, as means over repeats; empty without probabilities."""
+        losses: dict[str, float] = {}
+        for name, rows in self.scored_rows[method].items():
+            values = []
+            for row in rows:
+                if row.probabilities is not None:
+                    true = np.take_along_axis(row.probabilities, self.truth[row.task][:, None], axis=1)
+                    values.append(-np.log(np.maximum(true, SMALLEST_PROBABILITY)).mean())
+            if values:
+                losses[name] = float(np.mean(values))
+        return losses
 
     def expected_score(self, method: str) -> ExpectedScore:
         """Predict the score of a method on a new domain from its scores on held-out domains."""
         scores = np.array([*self.domain_scores(method).values()])
-        sampling_variance = self.sampling_variance(method)
+        errors = [
+            self._squared_error(np.mean([self.sample_scores(row) for row in rows], axis=0), rows[0].task)
+            for rows in self.scored_rows[method].values()
+        ]
+        sampling_variance = float(np.mean(errors))
         n_domains = len(scores)
         mean, low, high = forecast(
             scores,
@@ -431,8 +389,3 @@ class ExpectedScore:
     high: float | None
     n_domains: int
     missing_interval_reason: str = ""
-
-
-def held_out_domain(row: Row) -> str:
-    """Return the name of the target domain of a row."""
-    return ", ".join(row.accuracies)

@@ -1,10 +1,8 @@
-"""Results of a comparison in one SQLite file, from which an interrupted run continues.
+"""Held-out predictions, and the SQLite file that keeps them, from which an interrupted run continues.
 
 In WAL mode each row is committed by itself, a process killed while it writes leaves the earlier rows intact, the
-primary key makes every row unique, and the file can be read while a study runs. Append-only text would need its own
-handling of torn lines and duplicates; Parquet cannot append a row. SQLite checks the integrity of the file when it is
-opened: a damaged file is renamed, and the run starts again with a new one. The validation scores by which settings are
-chosen are stored beside the rows, so that a run killed during validation continues from there.
+primary key makes every row unique, and the file can be read while a run writes to it. SQLite checks the integrity of
+the file when it is opened: a damaged file is renamed, and the run starts again with a new one.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,12 +22,9 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array, Ints
-from ..model_selection import Score
 from ..utils.io import check_unchanged, create_sqlite_tables, get_file_identity, is_special_file, raise_if_disk_full
 
-Scores = dict[tuple[str, str], dict[str, Score]]  # by keys of training rows and test rows, and of the candidate
-
-APPLICATION_ID = 0x756E736E  # "unsn", in the header of every results file; other SQLite files raise an error
+APPLICATION_ID = 0x756E7365  # "unse", in the header of every results file; other SQLite files raise an error
 # An integrity check verifies the constraints as well.
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS configurations (key TEXT PRIMARY KEY, content TEXT NOT NULL);
@@ -37,97 +32,95 @@ CREATE TABLE IF NOT EXISTS results (
     configuration TEXT NOT NULL REFERENCES configurations (key),
     method TEXT NOT NULL, task TEXT NOT NULL,
     repeat INTEGER NOT NULL CHECK (typeof(repeat) = 'integer'),
-    seed INTEGER NOT NULL CHECK (typeof(seed) = 'integer'),
-    accuracy REAL CHECK (typeof(accuracy) IN ('real', 'null')),
-    accuracies TEXT NOT NULL CHECK (typeof(accuracies) = 'text'),
-    validation REAL CHECK (typeof(validation) IN ('real', 'null')),
-    settings TEXT NOT NULL CHECK (typeof(settings) = 'text'),
-    ties INTEGER NOT NULL CHECK (typeof(ties) = 'integer'),
-    transductive INTEGER NOT NULL CHECK (transductive IN (0, 1)),
-    seconds REAL NOT NULL CHECK (typeof(seconds) = 'real'),
-    status TEXT NOT NULL CHECK (status IN ('ok', 'failed', 'skipped')),
-    reason TEXT NOT NULL CHECK (typeof(reason) = 'text'),
-    machine TEXT NOT NULL CHECK (typeof(machine) = 'text'),
-    kind TEXT NOT NULL CHECK (typeof(kind) = 'text'),
-    predicted BLOB CHECK (typeof(predicted) IN ('blob', 'null')),
+    content TEXT NOT NULL CHECK (typeof(content) = 'text'),
+    codes BLOB CHECK (typeof(codes) IN ('blob', 'null')),
+    probabilities BLOB CHECK (typeof(probabilities) IN ('blob', 'null')),
     PRIMARY KEY (configuration, method, task, repeat)
-);
-CREATE TABLE IF NOT EXISTS probabilities (
-    configuration TEXT NOT NULL, method TEXT NOT NULL, task TEXT NOT NULL, repeat INTEGER NOT NULL,
-    n_classes INTEGER NOT NULL CHECK (typeof(n_classes) = 'integer' AND n_classes > 0),
-    content BLOB NOT NULL CHECK (typeof(content) = 'blob'),
-    PRIMARY KEY (configuration, method, task, repeat)
-);
-CREATE TABLE IF NOT EXISTS validations (
-    configuration TEXT NOT NULL, content BLOB NOT NULL CHECK (typeof(content) = 'blob')
 );
 """
+# Error codes of damage in a file with our application id; SQLITE_ERROR means that the schema does not parse.
+DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
+STORE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a damaged schema
+STATUSES = ("ok", "failed", "skipped")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One method on one task in one repeat.
+    """Predictions of one method, fitted to the sources of one task in one repeat, for the rows of its targets.
 
     Attributes
     ----------
     method, task : str
         Names of the method and of the task.
-    repeat, seed : int
-        Number of the random draw of the training data, and its seed.
+    targets : tuple of str
+        Held-out domains.
+    repeat : int
+        Number of the random draw of the training data.
+    status : {"ok", "failed", "skipped"}
+        Whether the method succeeded, failed, or was skipped because the data are too large for it.
+    reason : str
+        Reason of a failure or of skipping.
     accuracy : float or None
-        Share of the samples of the targets that are classified correctly; None after a failure. For another metric of
-        the protocol, the mean of its scores over the targets; None where it is undefined.
+        Share of the rows of the targets that are classified correctly; None after a failure. For another metric of the
+        protocol, the mean of its scores over the targets; None where it is undefined.
     accuracies : dict of str to float
         The same for each target domain.
     validation : float or None
         The validation score of the selected settings. It does not depend on labels of the target, except with "oracle".
     settings : dict
         The selected settings.
-    ties : int
-        Number of other settings with the same validation score.
+    threshold : float or None
+        Risk of the event from which the model predicts it, for two classes; None for more classes.
     transductive : bool
-        Whether the method used the unlabeled samples of the targets.
+        Whether the method used the unlabeled rows of the targets.
     seconds : float
-        Time for model selection, fitting and prediction.
-    status : {"ok", "failed", "skipped"}
-        Whether the method succeeded, failed, or was skipped because the data are too large for it.
-    reason : str
-        Reason of a failure or of skipping.
-    machine : dict
-        Versions, threads and machine.
+        Time for model selection, fitting and prediction; shared computations count once, for the first method.
     kind : {"plain", "reference", "invariant", "auto"}
         How the method uses domains: see `unseen.model_selection.Method`.
+    importance : dict or None
+        AUC of the model ("score") and its loss where each column is permuted ("losses"), if they were measured.
+    machine : dict
+        Versions, threads and machine.
+    codes : ndarray of shape (n_rows,) or None
+        Predicted classes of the rows of the targets, as positions among the sorted classes.
+    probabilities : ndarray of shape (n_rows, n_classes) or None
+        Predicted probabilities of all classes.
 
     Examples
     --------
     >>> from unseen.evaluation import Row
-    >>> row = Row("1-NN", "A -> B", 0, 0, 0.5, {"B": 0.5}, 0.6, {}, 0, False, 0.1, "ok", "", {})
-    >>> row.accuracy
-    0.5
+    >>> Row("1-NN", "A -> B", ("B",), accuracy=0.5).domain
+    'B'
     """
 
     method: str
     task: str
-    repeat: int
-    seed: int
-    accuracy: float | None
-    accuracies: dict[str, float]
-    validation: float | None
-    settings: dict[str, Any]
-    ties: int
-    transductive: bool
-    seconds: float
-    status: str
-    reason: str
-    machine: dict[str, Any]
+    targets: tuple[str, ...] = ()
+    repeat: int = 0
+    status: str = "ok"
+    reason: str = ""
+    accuracy: float | None = None
+    accuracies: dict[str, float] = field(default_factory=dict)
+    validation: float | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    threshold: float | None = None
+    transductive: bool = False
+    seconds: float = 0.0
     kind: str = "plain"
+    importance: dict[str, Any] | None = None
+    machine: dict[str, Any] = field(default_factory=dict)
+    codes: Ints | None = field(default=None, repr=False, compare=False)
+    probabilities: Array | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def domain(self) -> str:
+        """Name of the held-out domain, or names of several."""
+        return ", ".join(self.targets)
 
-JSON_FIELDS = ("accuracies", "settings", "machine")
-ROW_COLUMNS = tuple(field.name for field in fields(Row))
-# Error codes of damage in a file with our application id; SQLITE_ERROR means that the schema does not parse.
-DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
-STORE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a damaged schema
+    @property
+    def has_score(self) -> bool:
+        """Whether it has a score; some metrics are undefined if a class is missing."""
+        return self.status == "ok" and self.accuracy is not None and bool(np.isfinite(self.accuracy))
 
 
 class Store(AbstractContextManager["Store"]):
@@ -143,7 +136,7 @@ class Store(AbstractContextManager["Store"]):
     >>> import tempfile
     >>> from pathlib import Path
     >>> from unseen.evaluation import Row, Store
-    >>> row = Row("1-NN", "A -> B", 0, 0, 0.5, {"B": 0.5}, 0.6, {}, 0, False, 0.1, "ok", "", {})
+    >>> row = Row("1-NN", "A -> B", ("B",), accuracy=0.5)
     >>> with tempfile.TemporaryDirectory() as folder, Store(Path(folder, "results.sqlite")) as store:
     ...     store.add_configuration("example", {"seed": 0})
     ...     store.add("example", row)
@@ -183,95 +176,44 @@ class Store(AbstractContextManager["Store"]):
                 "INSERT OR REPLACE INTO configurations VALUES (?, ?)", (key, json.dumps(config, sort_keys=True))
             )
 
-    def add(
-        self, configuration: str, row: Row, predicted: Ints | None = None, probabilities: Array | None = None
-    ) -> None:
-        """Write one row and commit it; a later success replaces an earlier failure.
-
-        `predicted` are the predicted classes of the samples of the targets, as positions in the sorted classes, and
-        `probabilities` those of all classes, which are stored in single precision.
-        """
-        values = [json.dumps(value) if name in JSON_FIELDS else value for name, value in vars(row).items()]
-        blob = None if predicted is None else zlib.compress(predicted.astype("<i4").tobytes())
-        columns = ", ".join(("configuration", *ROW_COLUMNS, "predicted"))
-        placeholders = ", ".join("?" * (2 + len(ROW_COLUMNS)))
+    def add(self, configuration: str, row: Row) -> None:
+        """Write one row and commit it; a later success replaces an earlier failure."""
+        content = dict(vars(row))
+        codes = content.pop("codes")
+        P = content.pop("probabilities")
+        content["n_classes"] = None if P is None else P.shape[1]
+        blobs = [
+            None if values is None else zlib.compress(np.ascontiguousarray(values, dtype=dtype).tobytes(), 1)
+            for values, dtype in ((codes, "<i4"), (P, "<f8"))
+        ]
         with self._transaction():
             self._connection.execute(
-                f"INSERT OR REPLACE INTO results ({columns}) VALUES ({placeholders})", [configuration, *values, blob]
+                "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (configuration, row.method, row.task, row.repeat, json.dumps(content), *blobs),
             )
-            if probabilities is not None:
-                content = zlib.compress(probabilities.astype("<f4").tobytes())
-                key = (configuration, row.method, row.task, row.repeat)
-                self._connection.execute(
-                    "INSERT OR REPLACE INTO probabilities VALUES (?, ?, ?, ?, ?, ?)",
-                    (*key, probabilities.shape[1], content),
-                )
-
-    def predictions(self, configuration: str, method: str, task: str, repeat: int) -> Ints | None:
-        """Return the predicted classes of one row, if it has any."""
-        with _translate_sqlite_errors(self.path):
-            record = self._connection.execute(
-                "SELECT predicted FROM results WHERE configuration = ? AND method = ? AND task = ? AND repeat = ?",
-                (configuration, method, task, repeat),
-            ).fetchone()
-        if record is None or record[0] is None:
-            return None
-        (blob,) = record
-        with _translate_decode_errors(self.path):
-            return np.frombuffer(zlib.decompress(blob), dtype="<i4").astype(np.intp)
-
-    def probabilities(self, configuration: str, method: str, task: str, repeat: int) -> Array | None:
-        """Return the predicted probabilities of one row, a column for each class, if they were stored."""
-        with _translate_sqlite_errors(self.path):
-            record = self._connection.execute(
-                "SELECT n_classes, content FROM probabilities "
-                "WHERE configuration = ? AND method = ? AND task = ? AND repeat = ?",
-                (configuration, method, task, repeat),
-            ).fetchone()
-        if record is None:
-            return None
-        n_classes, content = record
-        with _translate_decode_errors(self.path):
-            P = np.frombuffer(zlib.decompress(content), dtype="<f4").reshape(-1, n_classes).astype(np.float64)
-        return P / P.sum(axis=1, keepdims=True)  # without the rounding to single precision
-
-    def add_scores(self, configuration: str, scores: Scores) -> None:
-        """Write the scores of one part of the validation, and commit them."""
-        content = zlib.compress(json.dumps(list(scores.items())).encode())
-        with self._transaction():
-            self._connection.execute("INSERT INTO validations VALUES (?, ?)", (configuration, content))
-
-    def scores(self, configuration: str) -> Scores:
-        """Return all validation scores so far, without those of failures, which are computed again."""
-        with _translate_sqlite_errors(self.path):
-            query = "SELECT content FROM validations WHERE configuration = ? ORDER BY rowid"
-            records = self._connection.execute(query, (configuration,)).fetchall()
-        scores: Scores = {}
-        with _translate_decode_errors(self.path):
-            for (content,) in records:
-                for (train, test), by_candidate in json.loads(zlib.decompress(content)):
-                    for candidate, values in by_candidate.items():
-                        score = Score(*values)
-                        if not score.error:
-                            scores.setdefault((train, test), {})[candidate] = score
-        return scores
 
     def rows(self, configuration: str) -> list[Row]:
         """Return all rows of a configuration."""
         with _translate_sqlite_errors(self.path):
             records = self._connection.execute(
-                f"SELECT {', '.join(ROW_COLUMNS)} FROM results WHERE configuration = ? ORDER BY task, method, repeat",
+                "SELECT content, codes, probabilities FROM results WHERE configuration = ? "
+                "ORDER BY task, method, repeat",
                 (configuration,),
             ).fetchall()
-        rows = []
         with _translate_decode_errors(self.path):
-            for record in records:
-                values = dict(zip(ROW_COLUMNS, record, strict=True))
-                for name in JSON_FIELDS:
-                    values[name] = json.loads(values[name])
-                values["transductive"] = bool(values["transductive"])
-                rows.append(Row(**values))
-        return rows
+            return [_decode_row(*record) for record in records]
+
+
+def _decode_row(content: str, codes: bytes | None, probabilities: bytes | None) -> Row:
+    values = json.loads(content)
+    n_classes = values.pop("n_classes")
+    if values["status"] not in STATUSES:
+        raise ValueError(f"status is {values['status']!r}")
+    if codes is not None:
+        values["codes"] = np.frombuffer(zlib.decompress(codes), dtype="<i4").astype(np.intp)
+    if probabilities is not None:
+        values["probabilities"] = np.frombuffer(zlib.decompress(probabilities), dtype="<f8").reshape(-1, n_classes)
+    return Row(**{**values, "targets": tuple(values["targets"])})
 
 
 @contextmanager

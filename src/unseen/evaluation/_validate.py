@@ -11,33 +11,23 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import is_classifier
 
 from .. import __version__
 from ..exceptions import DataWarning, NewDataWarning, ParameterError, warn
 from ..kernels import SizePlan
 from ..linalg import Array
 from ..metrics import stated_odds
-from ..model_selection import Method, expand_methods, parse_methods
+from ..model_selection import expand_methods
 from ..models import AUTO, Model, check_threshold, choose_domain_threshold, choose_positive, load_model
 from ..shift import find_column_notices
-from ..tables import (
-    MIN_DOMAIN_ROWS,
-    Dates,
-    Scale,
-    Schema,
-    Table,
-    TableOptions,
-    has_columns,
-    is_path,
-    open_data,
-    read_survey,
-)
+from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Schema, TableOptions, has_columns, is_path
 from ..utils.optional_imports import environment_info
 from ..utils.samples import Balance
 from ..utils.validation import Labels, check_domains, format_list
-from ._result import ValidationResult, ValidationSettings
-from ._site_predictions import DEFAULT_THRESHOLD, FitOptions, SitePrediction, predict_held_out
+from ._protocol import Protocol
+from ._result import ValidationResult, ValidationSettings, read_threshold
+from ._run import DEFAULT_THRESHOLD, parse_models, read_data, run
+from ._store import Row
 
 DEFAULT_COMPARISONS = ("logistic", "gradient boosting", "random forest")
 CLOSEST_THRESHOLD = 1e-9  # to 0 and 1
@@ -212,8 +202,7 @@ def validate(
         min_domain_rows=min_domain_rows,
         seed=random_state,
     )
-    opened = open_data(data, y, sample_domain, options, "validate")
-    table = opened if isinstance(opened, Table) else read_survey(opened, random_state)
+    table = read_data(data, y, sample_domain, options, "validate")
     n_sites = len(np.unique(table.domain))
     if n_sites < MIN_SITES:
         raise ValueError(
@@ -224,29 +213,35 @@ def validate(
         check_groups_within_sites(table.group, table.domain)
     positive, positive_rule = choose_positive(table.samples.classes, positive)
     check_threshold(threshold, len(table.samples.classes))
-    models = _parse_models([methods, *compare_with], transductive)
+    models = [methods, *compare_with]
+    (main,) = parse_models(models[:1])
+    for members in parse_models(models).values():
+        expand_methods(members, transductive=transductive)  # raises for transductive methods that are not allowed
     subgroups = {name: read_subgroups(table.X, table.schema, name) for name in by}
-    held_out = predict_held_out(
-        table,
-        models,
-        FitOptions(scale, transductive, balance, metric, random_state),
+    protocol = Protocol(
+        scale=scale,
+        transductive=transductive,
+        seed=random_state,
+        metric=metric,
+        balance=balance,
+        threshold=threshold,
         positive=positive,
-        aim=threshold,
-        importance_of=models[0][0] if importance else None,
-        store=None if store is None else Path(store),
-        n_jobs=n_jobs,
-        verbose=verbose,
     )
-    main = models[0][0]
-    if all(one.probabilities is None for one in held_out if one.method == main):
-        first = next(one.failure for one in held_out if one.method == main)
+    importance_of = main if importance else None
+    predictions = run(table, models, protocol, store=store, n_jobs=n_jobs, verbose=verbose, importance_of=importance_of)
+    reasons = {row.domain: row.reason for row in predictions.rows if row.method == main and row.status != "ok"}
+    if len(reasons) == n_sites:
+        first = next(iter(reasons.values()))
         raise ValueError(f"{main!r} could not be fitted without any of the {n_sites} domains. The first error: {first}")
-    failures = _describe_failures(held_out)
+    failures = [
+        f"{row.method} could not be fitted without {row.domain}: {row.reason}"
+        for row in predictions.rows
+        if row.status != "ok"
+    ]
     for text in failures:
         warn(text, DataWarning)
     site_rows = np.unique(table.domain, return_counts=True)[1]
     settings = ValidationSettings(
-        name=table.name,
         method=main,
         positive=positive,
         positive_rule=positive_rule,
@@ -261,9 +256,7 @@ def validate(
         facts={
             "version": __version__,
             "command": command,
-            "n_features": table.X.shape[1],
             "design": SizePlan.from_rows(len(table.X) - int(site_rows.min())).methods_text,
-            "columns": list(table.schema.feature_names),
             "n_parameters": count_parameters(table.schema),
             "scale": scale,
             "balance": balance,
@@ -273,18 +266,7 @@ def validate(
             "machine": environment_info(),
         },
     )
-    shares = {str(site): float(np.isnan(table.X[table.domain == site]).mean()) for site in np.unique(table.domain)}
-    return ValidationResult(
-        settings,
-        table.samples.classes,
-        table.y,
-        table.domain,
-        table.rows,
-        shares,
-        held_out,
-        table.group,
-        subgroups,
-    )
+    return ValidationResult.from_predictions(predictions, settings, subgroups)
 
 
 def _validate_model(
@@ -326,7 +308,13 @@ def _validate_model(
         P = model.predict_proba(X, sample_domain=None if domain is None else site)
     is_binary = len(classes) == 2
     held_out = [
-        SitePrediction(settings.external, str(name), P[site == name], cutoff if is_binary else np.nan)
+        Row(
+            settings.external,
+            f"{settings.external} -> {name}",
+            (str(name),),
+            threshold=cutoff if is_binary else None,
+            probabilities=P[site == name],
+        )
         for name in np.unique(site)
     ]
     settings = replace(
@@ -343,14 +331,6 @@ def _validate_model(
     return ValidationResult(
         settings, classes, classes[codes], site, np.arange(len(X)), shares, held_out, subgroups=subgroups
     )
-
-
-def read_threshold(threshold: str | float | None) -> str | float | None:
-    """Return the number that a text states, other aims as they are."""
-    try:
-        return threshold if threshold is None else float(threshold)
-    except ValueError:
-        return threshold
 
 
 def check_groups_within_sites(group: Labels, site: Labels) -> None:
@@ -485,17 +465,18 @@ def validate_predictions(
     for key, values in named.items():
         P = _as_columns(values, len(labels), order, positive)
         _check_probabilities(P, site)
+        codes = P.argmax(axis=1)
         for one in np.unique(site):
-            cutoff = (
-                np.nan
-                if len(order) > 2
-                else _other_sites_threshold(labels == positive, P, site, one, order, positive, threshold)
-            )
-            is_known = np.isfinite(P[site == one]).any()
-            failure = "" if is_known else "there are no predictions"
-            held_out.append(
-                SitePrediction(str(key), str(one), P[site == one] if is_known else None, cutoff, failure=failure)
-            )
+            rows = site == one
+            row = Row(str(key), f"others -> {one}", (str(one),))
+            if not np.isfinite(P[rows]).any():
+                held_out.append(replace(row, status="failed", reason="there are no predictions"))
+                continue
+            cutoff = None
+            if len(order) == 2:
+                cutoff = _other_sites_threshold(labels == positive, P, site, one, order, positive, threshold)
+            accuracy = float(np.mean(order[codes[rows]] == labels[rows]))
+            held_out.append(replace(row, accuracy=accuracy, threshold=cutoff, codes=codes[rows], probabilities=P[rows]))
     settings = ValidationSettings(
         name=name,
         method=str(next(iter(named))),
@@ -514,25 +495,6 @@ def validate_predictions(
         names = np.asarray(values).astype(str)
         columns[key] = {str(one): names == one for one in np.unique(names)}
     return ValidationResult(settings, order, labels, site, np.arange(len(labels)), {}, held_out, subgroups=columns)
-
-
-def _parse_models(items: Sequence[Any], transductive: bool) -> list[tuple[str, list[Method]]]:
-    """Names and methods of the models; a classifier without a name gets that of its type."""
-    models: dict[str, list[Method]] = {}
-    for item in items:
-        parts = item if isinstance(item, list) else [item]
-        named = [(type(part).__name__, part) if is_estimator(part) else part for part in parts]
-        methods = parse_methods(named)
-        expand_methods(methods, transductive=transductive)  # raises for transductive methods that are not allowed
-        name = ", ".join(method.name for method in methods)
-        if models.setdefault(name, methods) is not methods:
-            continue  # the model itself is among those beside it
-    return list(models.items())
-
-
-def is_estimator(item: Any) -> bool:
-    """Whether an item is a classifier itself, without a name."""
-    return not isinstance(item, (str, tuple, Method)) and hasattr(item, "fit") and is_classifier(item)
 
 
 def _as_columns(values: Any, n_rows: int, classes: Labels, positive: Any) -> Array:
@@ -573,7 +535,3 @@ def _other_sites_threshold(
     threshold = choose_domain_threshold(events[is_used], risks[is_used], site[is_used], aim).threshold
     # Predicted risks of 0 and 1 may be chosen, at which net benefit is not defined.
     return float(np.clip(threshold, CLOSEST_THRESHOLD, 1 - CLOSEST_THRESHOLD))
-
-
-def _describe_failures(held_out: Sequence[SitePrediction]) -> list[str]:
-    return [f"{one.method} could not be fitted without {one.site}: {one.failure}" for one in held_out if one.failure]

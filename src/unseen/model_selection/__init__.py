@@ -83,6 +83,7 @@ from ._preparation import TablePreparation, join_views, prepare_samples, tree_fe
 from ._projection_search import ProjectionSearchCV
 from ._refit import (
     AVERAGE_METHODS,
+    CandidatePredictions,
     RefittedMembers,
     SelectedModel,
     check_comparison_size,
@@ -90,6 +91,7 @@ from ._refit import (
     iterate_averages,
     limit_evaluation_rows,
     make_average_candidates,
+    predict_out_of_domain,
     refit_candidates,
     select_model,
 )

@@ -174,14 +174,55 @@ def select_model(
         The results and the ensemble, whose reported scores are cross-fitted.
     """
     check_comparison_size(len(samples.classes), len(splits))
+    tests_skewed = ensemble and transductive
+    predictions = predict_out_of_domain(candidates, samples, splits, config, skewed=tests_skewed)
+    out_of_domain = predictions.restrict(candidates, skewed=tests_skewed)
+    fitted = out_of_domain.select(config.preparation, ensemble=ensemble, transductive=transductive, among=among)
+    return SelectedModel(out_of_domain.candidate_results(), fitted)
+
+
+@dataclass(frozen=True)
+class CandidatePredictions:
+    """Predictions of candidates for held-out rows, of which several models may be selected."""
+
+    candidates: Sequence[Candidate]
+    samples: Samples
+    trials: TrialSplits
+    predictions: list[Prediction]
+    config: EvaluationConfig
+
+    def restrict(self, candidates: Sequence[Candidate], *, skewed: bool = False) -> OutOfDomainPredictions:
+        """Those of some candidates; without `skewed`, of batches with natural classes only."""
+        trials = self.trials
+        if not skewed:
+            trials = trials.without_skewed()
+        n_dropped = len(self.trials.splits) - len(trials.splits)
+        first = len(trials.natural)  # skewed splits follow the natural ones
+        positions = {id(candidate): j for j, candidate in enumerate(candidates)}
+        kept = []
+        for prediction in self.predictions:
+            j = positions.get(id(self.candidates[prediction.candidate]))
+            split = prediction.split - (n_dropped if prediction.split >= first else 0)
+            if j is not None and (prediction.split < first or split >= first):
+                kept.append(replace(prediction, candidate=j, split=split))
+        return OutOfDomainPredictions(candidates, self.samples, trials, kept, self.config.scoring, self.config.balance)
+
+
+def predict_out_of_domain(
+    candidates: Sequence[Candidate],
+    samples: Samples,
+    splits: Sequence[Split],
+    config: EvaluationConfig,
+    *,
+    skewed: bool = False,
+) -> CandidatePredictions:
+    """Predict held-out rows with all candidates; `skewed` also predicts batches with skewed classes."""
     splits = _limit_held_out_rows(samples, splits, len(candidates))
-    trials = TrialSplits.from_splits(samples, splits, skewed=ensemble and transductive)
+    trials = TrialSplits.from_splits(samples, splits, skewed=skewed)
     predictions = evaluate_candidates(
         candidates, samples, trials.splits, config, with_decision_scores="all", resampled=trials.skewed_positions
     )
-    out_of_domain = OutOfDomainPredictions(candidates, samples, trials, predictions, config.scoring, config.balance)
-    fitted = out_of_domain.select(config.preparation, ensemble=ensemble, transductive=transductive, among=among)
-    return SelectedModel(out_of_domain.candidate_results(), fitted)
+    return CandidatePredictions(candidates, samples, trials, list(predictions), config)
 
 
 def has_many_fits(plan: SizePlan, n_domains: int) -> bool:

@@ -6,7 +6,7 @@ Imports from `tables`, `model_selection` and `shift`.
 from ._fit import (
     check_threshold,
     choose_domain_threshold,
-    choose_fit_threshold,
+    choose_ensemble_threshold,
     choose_positive,
     fit,
     with_threshold,
@@ -20,8 +20,10 @@ from ._table_fit import (
     TableRows,
     fit_notices,
     fit_table,
+    list_candidates,
     make_preparation,
     open_row_stream,
+    refit_selected,
     resolve_methods,
 )
 from ._table_model import TableModel

@@ -13,7 +13,16 @@ from ..exceptions import DataWarning, ParameterError, warn
 from ..kernels import SizePlan
 from ..linalg import Array, Ints
 from ..metrics import ThresholdChoice, choose_threshold
-from ..model_selection import MIN_DOMAINS_FOR_INTERVAL, check_metric, forecast, get_metric, parse_methods, score_labels
+from ..model_selection import (
+    MIN_DOMAINS_FOR_INTERVAL,
+    EnsembleClassifier,
+    FittedEnsemble,
+    check_metric,
+    forecast,
+    get_metric,
+    parse_methods,
+    score_labels,
+)
 from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions, open_data
 from ..utils.samples import Balance
 from ..utils.validation import Labels
@@ -252,18 +261,18 @@ def choose_domain_threshold(events: Bools, risks: Array, domain: Any, aim: str |
     return choose_threshold(events, risks, aim, sample_weight=1 / counts[codes])
 
 
-def choose_fit_threshold(fit: TableFit, positive: Any, aim: str | float) -> ThresholdChoice:
-    """Choose a threshold for the event on the cross-fitted out-of-domain predictions of a fit."""
-    return choose_domain_threshold(*_held_out_risks(fit, positive), aim)
+def choose_ensemble_threshold(
+    fitted: FittedEnsemble, ensemble: EnsembleClassifier, positive: Any, aim: str | float
+) -> ThresholdChoice:
+    """Choose a threshold for the event on the cross-fitted out-of-domain predictions of an ensemble."""
+    return choose_domain_threshold(*_held_out_risks(fitted, ensemble, positive), aim)
 
 
-def _held_out_risks(fit: TableFit, positive: Any) -> tuple[Bools, Array, Ints]:
+def _held_out_risks(fitted: FittedEnsemble, ensemble: EnsembleClassifier, positive: Any) -> tuple[Bools, Array, Ints]:
     """Whether held-out rows are events, their out-of-domain risks, and the codes of their domains."""
-    if fit.fitted is None:
-        raise ValueError("The fit has no out-of-domain predictions, on which a threshold could be chosen.")
-    column = int(np.flatnonzero(fit.model.classes_ == positive)[0])
-    codes = fit.fitted.codes
-    P = fit.model.ensemble.with_natural_priors(np.concatenate(fit.fitted.held_out))
+    column = int(np.flatnonzero(ensemble.classes_ == positive)[0])
+    codes = fitted.codes
+    P = ensemble.with_natural_priors(np.concatenate(fitted.held_out))
     domain = np.repeat(np.arange(len(codes)), [len(part) for part in codes])
     return np.concatenate(codes) == column, P[:, column], domain
 
@@ -284,7 +293,9 @@ def with_threshold(fit: TableFit, threshold: str | float | None, positive: Any =
     classes = fit.model.classes_
     check_threshold(threshold, len(classes))
     event, rule = choose_positive(classes, positive)
-    events, risks, domain = _held_out_risks(fit, event)
+    if fit.fitted is None:
+        raise ValueError("The fit has no out-of-domain predictions, on which a threshold could be chosen.")
+    events, risks, domain = _held_out_risks(fit.fitted, fit.model.ensemble, event)
     choice = choose_domain_threshold(events, risks, domain, threshold)
     flagged = np.zeros(len(events), dtype=bool)
     for code in np.unique(domain):

@@ -27,13 +27,16 @@ from ..kernels import SizePlan
 from ..model_selection import (
     METHODS,
     Candidate,
+    EnsembleClassifier,
     EvaluationConfig,
     FittedEnsemble,
     Forecast,
+    GridName,
     Leaderboard,
     LeaveOneDomainOut,
     Method,
     ProgressOptions,
+    RefittedMembers,
     SelectedModel,
     TablePreparation,
     TableSize,
@@ -298,13 +301,9 @@ def fit_table(
     )
     with single_thread():
         selected = _select(samples, methods, plan, config, transductive)
-    has_trees = any(member.features == "raw" for member in selected.ensemble.members)
-    if isinstance(preparation, TablePreparation) and not has_trees:
-        preparation.set_params(tree_columns=False)
-    fitted_preparation = clone(preparation).fit(table.X)
-    prepared = prepare_samples(fitted_preparation, samples)
-    collect = partial(collect_stream_statistics, stream, fitted_preparation, client, verbose)
-    ensemble, members = selected.refit(prepared, plan, config, seed=random_state, collect=collect)
+    fitted_preparation, prepared, ensemble, members = refit_selected(
+        selected, table, plan, config, seed=random_state, stream=stream, client=client, verbose=verbose
+    )
     stream_facts = {}
     if not plan.exact:
         limits = [member.max_evaluation_rows or len(samples) for member in selected.ensemble.members]
@@ -331,6 +330,30 @@ def fit_table(
         fitted=fitted,
         forecast=fitted.forecast,
     )
+
+
+def refit_selected(
+    selected: SelectedModel,
+    table: Table,
+    plan: SizePlan,
+    config: EvaluationConfig,
+    *,
+    seed: int = 0,
+    stream: Rows | None = None,
+    client: Any = None,
+    verbose: int = 0,
+) -> tuple[Any, Samples, EnsembleClassifier, RefittedMembers]:
+    """Fit preparation and members to all rows: the preparation, the prepared rows, the ensemble and its members."""
+    preparation = clone(config.preparation)
+    has_trees = any(member.features == "raw" for member in selected.ensemble.members)
+    if isinstance(preparation, TablePreparation) and not has_trees:
+        preparation.set_params(tree_columns=False)
+    preparation.fit(table.X)
+    prepared = prepare_samples(preparation, table.samples)
+    stream = TableRows(table) if stream is None else stream
+    collect = partial(collect_stream_statistics, stream, preparation, client, verbose)
+    ensemble, members = selected.refit(prepared, plan, config, seed=seed, collect=collect)
+    return preparation, prepared, ensemble, members
 
 
 def make_preparation(schema: Schema, scale: str = "standardize") -> Any:
@@ -361,14 +384,8 @@ def _select(
 ) -> SelectedModel:
     """Select an ensemble of several methods, or the best settings of one, by holding out one domain after another."""
     n_classes = len(samples.classes)
-    candidates = [
-        candidate
-        for method in methods
-        for candidate in _candidates(method, n_classes, is_ensemble=len(methods) > 1, transductive=transductive)
-        if transductive or not candidate.transductive
-    ]
     n_domains = len(np.unique(samples.domain))
-    candidates = limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1, n_domains=n_domains)
+    candidates = list_candidates(methods, n_classes, plan, n_domains, transductive=transductive)
     baseline: list[Candidate] = []
     if all(method.kind != "plain" for method in methods):  # a plain classifier is always evaluated for comparison
         baseline = limit_evaluation_rows(
@@ -389,12 +406,36 @@ def _select(
     return selected
 
 
-def _candidates(method: Method, n_classes: int, *, is_ensemble: bool, transductive: bool) -> Iterator[Candidate]:
-    """Settings of a method: a few with a logistic head for an ensemble, all with a 1-NN head otherwise."""
-    if not is_ensemble:
-        return method.candidates(n_classes)
+def list_candidates(
+    methods: Sequence[Method],
+    n_classes: int,
+    plan: SizePlan,
+    n_domains: int,
+    *,
+    transductive: bool,
+    quick: bool = False,
+    grid: GridName = "ensemble",
+    heads: Sequence[str] = ("logistic", "1-NN"),
+) -> list[Candidate]:
+    """Settings of methods: a few with a logistic head for each of several, which form an ensemble.
+
+    A single projection has the settings of the `grid`, each with all `heads`; another single method has all settings.
+    """
     centerings = ("source", "target") if transductive else ("source",)
-    return method.candidates(n_classes, grid="ensemble", heads=("logistic",), centerings=centerings)
+    if len(methods) > 1:
+        candidates = [
+            candidate
+            for method in methods
+            for candidate in method.candidates(
+                n_classes, grid="ensemble", quick=quick, heads=("logistic",), centerings=centerings
+            )
+            if transductive or not candidate.transductive
+        ]
+    else:
+        (method,) = methods
+        name: GridName = grid if method.is_projection else "full"
+        candidates = list(method.candidates(n_classes, grid=name, quick=quick, heads=heads, centerings=centerings[-1:]))
+    return limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1, n_domains=n_domains)
 
 
 def fit_notices(table: Table, method: Any, plan: SizePlan, metric: str = "accuracy") -> Iterator[str]:

@@ -1,0 +1,768 @@
+"""`compare`: leave-one-domain-out comparison of methods on a table, with tables, a recommendation and a report."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.decomposition import PCA
+
+from ..exceptions import DataWarning, warn
+from ..linalg import Array, Ints
+from ..model_selection import (
+    AUTO_TRANSDUCTIVE,
+    METHODS,
+    N_CALIBRATION_BINS,
+    check_comparison_size,
+    check_metric,
+    get_metric,
+    group_by,
+    ignore_expected_warnings,
+    method_names,
+    metric_range,
+    prepare_samples,
+    transform_for_classifier,
+)
+from ..models import AUTO, check_threshold, choose_positive
+from ..report import draw_comparison, rank_methods, render_comparison
+from ..shift import Diagnosis, diagnose, find_column_notices
+from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions
+from ..utils.io import plain_values
+from ..utils.optional_imports import environment_info, optional_import
+from ..utils.samples import Balance, Samples
+from ..utils.validation import encode_domains
+from ._protocol import Protocol
+from ._recommendation import Verdict, describe_imbalance, make_verdict
+from ._result import EvaluationResult, ValidationResult, ValidationSettings, read_threshold
+from ._run import Entry, HeldOutPredictions, Study, parse_models, read_data, run
+from ._statistics import CONFIDENCE_LEVEL, ComparisonResults, Interval, select_best_validated
+from ._statistics import Scale as ScoreScale
+from ._store import Row
+
+MAX_HARDEST_SAMPLES = 8  # of each class
+MAX_PLOT_THUMBNAILS = 800  # they take about a megabyte of the page
+MAX_CONFUSION_COUNTS = 100_000  # in all confusion tables together; they take a few megabytes of the page
+MIN_CONFUSION_CLASSES = 8  # in each confusion table
+MAX_PLOT_POINTS = 2000  # more points overlap and make the page slow
+MAX_VALIDATED_CLASSES = 12  # measures of more make neither a legible section nor a fast one
+VERSION_KEYS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class Comparison(EvaluationResult):
+    """Result of :func:`unseen.compare`.
+
+    Attributes
+    ----------
+    predictions : HeldOutPredictions
+        Predictions of each method for each held-out domain.
+    verdict : Verdict
+        The method to use, with its expected performance on a new domain (`recommendation`); and whether invariance
+        helped (`decision`, `headline`, `sentences`, and the `interval` of the paired difference).
+    diagnosis : Diagnosis
+        Differences between the domains.
+
+    See Also
+    --------
+    unseen.compare : Compare methods on held-out domains.
+
+    Examples
+    --------
+    >>> import unseen
+    >>> from unseen.datasets import load_penguins
+    >>> X, sex, species = load_penguins(return_X_y=True)
+    >>> methods = ["logistic", "centered logistic", "majority"]
+    >>> comparison = unseen.compare(X, sex, sample_domain=species, methods=methods, transductive=True, quick=True)
+    >>> {method["name"]: round(method["mean"], 2) for method in comparison.to_dict()["methods"]}
+    {'logistic': 0.66, 'majority': 0.5, 'centered logistic': 0.9}
+    """
+
+    predictions: HeldOutPredictions = field(repr=False)
+    protocol: Protocol
+    verdict: Verdict
+    diagnosis: Diagnosis = field(repr=False)
+    facts: dict[str, Any] = field(repr=False)
+
+    @property
+    def rows(self) -> list[Row]:
+        """One for each method, held-out domain and repeat."""
+        return self.predictions.rows
+
+    @cached_property
+    def validation(self) -> ValidationResult | None:
+        """Discrimination, calibration and usefulness on each held-out domain, as :func:`unseen.validate` reports them.
+
+        "auto" is reported or, if it was not compared, the recommended method. None if settings were selected by labels
+        of the held-out domains, or if no method could be fitted.
+        """
+        recommendation = self.verdict.recommendation
+        if self.protocol.selection == "oracle" or recommendation is None:
+            return None
+        is_fitted = any(row.method == AUTO and row.probabilities is not None for row in self.rows)
+        return ValidationResult.from_predictions(
+            self.predictions,
+            ValidationSettings(
+                method=AUTO if is_fitted else recommendation.method,
+                positive=self.protocol.positive,
+                aim=self.protocol.threshold,
+                facts=self.facts,
+            ),
+        )
+
+    @cached_property
+    def _summary(self) -> dict[str, Any]:
+        table = self.predictions.table
+        row = _select_plotted_row(self.rows)
+        validation = None
+        if len(table.samples.classes) <= MAX_VALIDATED_CLASSES and self.validation is not None:
+            validation = self.validation.statistics_dict()
+        summary = {
+            "title": f"unseen compare: {table.name}",
+            "data": _describe_data(table),
+            "verdict": _describe_verdict(self.verdict),
+            "domains": [", ".join(task.targets) for task in self.predictions.tasks],
+            "methods": _describe_methods(self.rows),
+            "validation": validation,
+            "ensemble": _describe_ensembles(self.rows, self.verdict),
+            "embedding": None if row is None else _embed_rows(self.predictions, self.protocol, row),
+            "diagnosis": self.diagnosis.summary(),
+            "confusion": _count_confusions(self.predictions, self.verdict),
+            "settings": [
+                {"domain": row.domain, "settings": _shown_settings(row), "repeat": row.repeat, "method": row.method}
+                for row in self.rows
+                if row.status == "ok"
+            ],
+            "provenance": _describe_provenance(self.protocol, self.facts),
+        }
+        if table.pictures is not None:
+            summary["hardest"] = _list_hardest_samples(self.predictions)
+            summary["pictures"] = _make_thumbnails(summary, table)
+        result: dict[str, Any] = plain_values(summary)
+        return result
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all results of the report, in values that JSON can represent.
+
+        Returns
+        -------
+        summary : dict
+            The results. Scores are fractions.
+        """
+        return self._summary
+
+    def to_frame(self) -> Any:
+        """Return the scores, methods by held-out domains, best first.
+
+        Returns
+        -------
+        frame : pandas DataFrame
+            With the columns `kind`, `transductive`, one for each domain, `mean` and `seconds`. A domain with the name
+            of another column is renamed, such as to "mean (domain)".
+        """
+        pandas = optional_import("pandas", "to_frame()")
+        summary = self.to_dict()
+        names = {domain: domain for domain in summary["domains"]}
+        for name in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
+            while names[name] == name or list(names.values()).count(names[name]) > 1:
+                names[name] += " (domain)"
+        methods = pandas.DataFrame(summary["methods"]).rename(columns={"name": "method"})
+        accuracies = pandas.DataFrame(
+            {names[domain]: cell and cell["mean"] for domain, cell in cells.items()} for cells in methods["accuracies"]
+        )
+        parts = [methods[["method", "kind", "transductive"]], accuracies, methods[["mean", "seconds"]]]
+        return pandas.concat(parts, axis=1).set_index("method").sort_values("mean", ascending=False)
+
+    def plot(self, figure: Any = None) -> Any:
+        """Draw the scores and the paired difference on each held-out domain.
+
+        Parameters
+        ----------
+        figure : matplotlib Figure, default=None
+            Figure to draw on; None creates one.
+
+        Returns
+        -------
+        figure : matplotlib Figure
+            The figure.
+        """
+        return draw_comparison(self.to_dict(), figure)
+
+    def to_html(self) -> str:
+        """Return the report as one self-contained page.
+
+        Returns
+        -------
+        page : str
+            HTML.
+        """
+        return render_comparison(self.to_dict())
+
+    def __str__(self) -> str:
+        methods = _describe_methods(self.rows)
+        width = max(len(method["name"]) for method in methods)
+        lines = []
+        for method in rank_methods(methods):
+            score = "failed"
+            if method["mean"] is not None:
+                score = f"{self.verdict.scale.format_score(method['mean']):>6}{'*' * method['transductive']}"
+            lines.append(f"{method['name']:<{width}}  {score}")
+        advice = [self.verdict.recommendation.sentence] if self.verdict.recommendation else []
+        return "\n".join([*lines, "", *advice, self.verdict.headline, *self.verdict.sentences])
+
+
+def compare(
+    data: Any,
+    y: Any = None,
+    *,
+    sample_domain: Any = None,
+    label: str | None = None,
+    domain: str | None = None,
+    group: str | None = None,
+    features: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    unlabeled: str | int | None = None,
+    dates: Dates = "drop",
+    categories: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
+    methods: Sequence[Any] | None = None,
+    protocol: Literal["default", "paper"] | Protocol = "default",
+    scale: Scale = "standardize",
+    transductive: bool = False,
+    metric: str = "accuracy",
+    balance: Balance = "none",
+    positive: Any = None,
+    threshold: str | float | None = None,
+    max_per_domain: int | None = None,
+    min_domain_rows: int = MIN_DOMAIN_ROWS,
+    quick: bool = False,
+    store: str | Path | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    client: Any = None,
+    command: str = "unseen.compare(...)",
+) -> Comparison:
+    """Compare methods by leave-one-domain-out cross-validation, and recommend one.
+
+    Each domain is held out in turn, each method is fitted to all rows of the others, as :func:`unseen.fit` does, and
+    predicts the held-out one. A :class:`~unseen.exceptions.DataWarning` is issued for each likely error in the columns
+    of a table, such as zeros that stand for missing values in one domain: see :doc:`/user_guide/columns`.
+
+    Parameters
+    ----------
+    data : array-like of shape (n_samples, n_features), DataFrame, str, path or Table
+        Samples; or a table, as a DataFrame of pandas or polars or as the path of a file or folder: see
+        :doc:`/user_guide/compare`; or a Table that was read already, such as that of photographs: see
+        :doc:`/user_guide/images`.
+    y : array-like of shape (n_samples,), default=None
+        Class labels, unless they are a column of a table.
+    sample_domain : array-like of shape (n_samples,), default=None
+        The domain of each sample, unless it is a column of a table.
+    label, domain, group, features, drop, unlabeled, dates, categories, missing, max_per_domain, min_domain_rows
+        The roles of the columns and the rows to use, as for :func:`unseen.tables.load_table`.
+    methods : sequence, default=None
+        Methods to compare: names in `unseen.model_selection.METHODS`, and custom classifiers such as
+        ``("mine", SVC(), {"C": [1, 10]})``: see :ref:`own_models`. None means all methods for comparisons, and both
+        "auto", which is inductive, and "auto, transductive".
+    protocol : {"default", "paper"} or Protocol, default="default"
+        "default" holds out each domain once and uses all rows of the others; "paper" is the protocol of the CIDG paper
+        (:meth:`unseen.evaluation.Protocol.paper`). A Protocol is used as it is, without the parameters from `scale`
+        to `threshold`, `quick` and `random_state`.
+    scale : {"standardize", "l2", "none"}, default="standardize"
+        Scale columns to zero mean and unit variance, scale rows to unit length, or nothing; fitted on the source
+        domains only. The protocol of the paper scales rows.
+    transductive : bool, default=False
+        Whether all methods may use the samples of the held-out domain without their labels. Projections are then
+        centered on the held-out domain, as in the paper, and "auto" is the same as "auto, transductive". With False
+        only "auto, transductive" uses them.
+    metric : str, default="accuracy"
+        Metric of the model selection, the acceptance tests of transductive steps, the table, the recommendation and
+        the expected performance: "accuracy", "balanced_accuracy", "f1_macro", "roc_auc",
+        "average_precision", "log_loss", or the name of a scorer of scikit-learn. Weights of ensembles always minimize
+        the log loss.
+    balance : {"none", "classes", "domains"}, default="none"
+        Give all classes, or all domains, the same total weight in training, for classifiers that support weights.
+    positive, threshold : default=None
+        The event, and the risk from which a row counts as an event, of the section on discrimination, calibration and
+        usefulness, as for :func:`unseen.validate`. For two classes only.
+    quick : bool, default=False
+        Use small grids, and one repeat of the protocol of the paper, for a first result.
+    store : str or path, default=None
+        File of results, from which an interrupted comparison continues. None stores no results.
+    random_state : int, default=0
+        Seed of the random number generators.
+    n_jobs : int, default=None
+        Number of processes.
+    verbose : int, default=0
+        1 shows progress.
+    client : dask.distributed.Client, default=None
+        Client of a Dask cluster that runs the comparison; None means `n_jobs` local processes.
+    command : str, default="unseen.compare(...)"
+        Command that repeats the comparison, which the report shows.
+
+    Returns
+    -------
+    comparison : Comparison
+        The results, with a table, a recommendation and a report.
+
+    Examples
+    --------
+    >>> import unseen
+    >>> from unseen.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> comparison = unseen.compare(
+    ...     data.data,
+    ...     data.target,
+    ...     sample_domain=data.domain,
+    ...     methods=["CIDG", "logistic"],
+    ...     quick=True,
+    ... )
+    >>> [method["name"] for method in comparison.to_dict()["methods"]]
+    ['CIDG', 'logistic']
+    """
+    start = time.perf_counter()
+    if isinstance(protocol, str):
+        protocol = make_protocol(
+            protocol,
+            scale=scale,
+            transductive=transductive,
+            metric=metric,
+            balance=balance,
+            quick=quick,
+            seed=random_state,
+            threshold=read_threshold(threshold),
+            positive=positive,
+        )
+    options = TableOptions(
+        label=label,
+        domain=domain,
+        group=group,
+        features=features,
+        drop=drop,
+        unlabeled=unlabeled,
+        dates=dates,
+        categories=categories,
+        missing=missing,
+        max_per_domain=max_per_domain,
+        min_domain_rows=min_domain_rows,
+        seed=random_state,
+    )
+    table = read_data(data, y, sample_domain, options, "compare")
+    for notice in find_column_notices(table):
+        warn(notice, DataWarning)
+    classes = table.samples.classes
+    chosen = get_metric(protocol.metric)
+    check_metric(chosen.scoring, classes)
+    n_domains = len(np.unique(table.domain))
+    check_comparison_size(len(classes), n_domains, paired=True)
+    event, _ = choose_positive(classes, protocol.positive)
+    check_threshold(protocol.threshold, len(classes))
+    protocol = replace(protocol, positive=event)
+    if methods is None:
+        methods = comparison_methods(protocol.transductive)
+    predictions = run(table, methods, protocol, store=store, n_jobs=n_jobs, verbose=verbose, client=client)
+    samples = table.samples
+    groups = {} if samples.group is None else {name: samples.group[i] for name, i in predictions.positions.items()}
+    limits = metric_range(chosen.scoring, len(classes))
+    results = ComparisonResults(
+        predictions.rows,
+        {name: samples.codes[positions] for name, positions in predictions.positions.items()},
+        ScoreScale(chosen.label, chosen.percent, limits),
+        groups,
+    )
+    verdict = make_verdict(results, protocol.resolve_selection(n_domains - 1), seed=protocol.seed)
+    imbalance = describe_imbalance(Counter(table.y.tolist()), chosen.label)
+    if imbalance is not None:
+        verdict = replace(verdict, sentences=[*verdict.sentences, imbalance])
+    # The kernel matrix of the diagnosis has at most about 6000 rows, so that it does not cost more than the comparison.
+    # Its preprocessing is fitted on all domains, since it computes no scores.
+    rows_per_domain = max(20, min(500, 6000 // n_domains))
+    diagnosis = diagnose(table, scale=protocol.scale, max_per_domain=rows_per_domain, random_state=protocol.seed)
+    facts = {"command": command, "seconds": time.perf_counter() - start}
+    return Comparison(predictions, protocol, verdict, diagnosis, facts)
+
+
+def make_protocol(name: str, **settings: Any) -> Protocol:
+    """Return the protocol with a name and these settings; that of the paper has a scale and centering of its own."""
+    if name == "default":
+        return Protocol(**settings)
+    if name != "paper":
+        raise ValueError(f"protocol={name!r} is not allowed. Use 'default', 'paper' or a Protocol.")
+    changes = {key: value for key, value in settings.items() if key not in ("scale", "transductive")}
+    return Protocol.paper(**changes, repeats=1 if settings["quick"] else 5)
+
+
+def comparison_methods(transductive: bool = False) -> list[str]:
+    """Return the default methods of a comparison, in which "auto" is transductive or not."""
+    names = method_names(in_comparison=True)
+    if not transductive:
+        names.insert(names.index("auto") + 1, AUTO_TRANSDUCTIVE)
+    return names
+
+
+def _describe_data(table: Table) -> dict[str, Any]:
+    """Return sizes, classes, and the number of samples of each class in each domain."""
+    samples = table.samples
+    counts = dict(zip(encode_domains(samples.domain)[0].tolist(), samples.counts().tolist(), strict=True))
+    names = dict.fromkeys(samples.domain.tolist())  # in the order of the table
+    return {
+        "name": table.name,
+        "n_samples": len(samples),
+        "n_features": samples.X.shape[1],
+        "classes": [str(label) for label in samples.classes],
+        "domains": [{"name": name, "n": sum(counts[name]), "counts": counts[name]} for name in names],
+        "notices": list(table.notices),
+        "columns": table.describe_columns(),
+    }
+
+
+def _describe_verdict(verdict: Verdict) -> dict[str, Any]:
+    """Return the verdict in words and in numbers."""
+    return {
+        "decision": verdict.decision,
+        "headline": verdict.headline,
+        "sentences": verdict.sentences,
+        **_describe_interval(verdict.interval),
+        "level": CONFIDENCE_LEVEL,
+        "metric": verdict.scale.metric,
+        "share": verdict.scale.share,
+        "per_domain": [
+            {"domain": d.domain, "invariant": d.invariant, "plain": d.plain, **_describe_interval(d.interval)}
+            for d in verdict.per_domain
+        ],
+        "auto": _describe_interval(verdict.auto) if verdict.auto else None,
+        "opt_in": _describe_interval(verdict.opt_in) if verdict.opt_in else None,
+        "recommendation": asdict(verdict.recommendation) if verdict.recommendation else None,
+    }
+
+
+def _describe_interval(interval: Interval | None) -> dict[str, Any]:
+    if interval is None:
+        return {"difference": None, "low": None, "high": None}
+    is_informative = interval.is_informative
+    return {
+        "difference": interval.difference,
+        "low": interval.low if is_informative else None,
+        "high": interval.high if is_informative else None,
+    }
+
+
+def _describe_methods(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the scores of each method: mean and sd over repeats on each domain, and over domains.
+
+    Domains on which the metric is undefined are left out of the mean.
+    """
+    domains = list(dict.fromkeys(row.domain for row in rows))
+    methods = []
+    for name in dict.fromkeys(row.method for row in rows):
+        own = [row for row in rows if row.method == name]
+        cells = {}
+        for domain in domains:
+            scores = [row.accuracy for row in own if row.domain == domain and row.has_score]
+            sd = np.std(scores, ddof=1) if len(scores) > 1 else None
+            cells[domain] = {"mean": np.mean(scores), "sd": sd} if scores else None
+        means = [cell["mean"] for cell in cells.values() if cell]
+        is_complete = bool(means) and all(row.status == "ok" for row in own)
+        methods.append(
+            {
+                "name": name,
+                "kind": own[0].kind,
+                "transductive": any(row.transductive for row in own),
+                "mean": float(np.mean(means)) if is_complete else None,
+                "sd": float(np.std(means, ddof=1)) if is_complete and len(means) > 1 else None,
+                "seconds": round(sum(row.seconds for row in own), 3),
+                "failed": next((row.reason for row in own if row.status != "ok"), ""),
+                "skipped": any(row.status == "skipped" for row in own),
+                "accuracies": cells,
+            }
+        )
+    return methods
+
+
+def _select_plotted_row(rows: Sequence[Row]) -> Row | None:
+    """Select the row to plot: the best validated invariant projection, on the domain hardest for plain classifiers.
+
+    Without an invariant projection, ensembles that contain a projection are plotted by the one with the largest weight.
+    """
+    usable = [row for row in rows if row.status == "ok" and row.validation is not None and row.repeat == 0]
+    names = method_names(kind="invariant", is_projection=True)
+    projections = [row for row in usable if row.method in names]
+    if not projections:
+        projections = [row for row in usable if row.kind == "auto" and row.settings.get("projection")]
+    if not projections:
+        return None
+
+    def mean_validation(name: str) -> float:
+        return float(np.mean([row.validation for row in projections if row.method == name]))
+
+    best = max(dict.fromkeys(row.method for row in projections), key=mean_validation)
+
+    def plain_score(row: Row) -> float:
+        others = [other for other in usable if other.domain == row.domain and other.kind == "plain"]
+        plain = select_best_validated(others, {other.method for other in others})
+        return np.inf if plain is None or plain.accuracy is None else plain.accuracy
+
+    return min((row for row in projections if row.method == best), key=plain_score)
+
+
+def project_rows(
+    predictions: HeldOutPredictions, protocol: Protocol, row: Row, models: Sequence[Any] | None = None
+) -> tuple[Samples, Array, Ints, int]:
+    """Fit the projection of a row again: prepared samples and their features, training rows before target rows.
+
+    Returns the positions of the rows in the table, too, and the number of training rows. Large tables are subsampled,
+    since the projection uses an exact kernel.
+    """
+    table = predictions.table
+    task = next(task for task in predictions.tasks if task.name == row.task)
+    train, test = protocol.draw_rows(table.samples, task, row.repeat)
+    study = Study(table, protocol, parse_models([row.method] if models is None else models))
+    entry = Entry.make(study.models[row.method], protocol, table.take(train).samples)
+    if not entry.plan.exact:
+        train, test = (part[table.samples.take(part).subsample_rows(entry.plan.choice_rows)] for part in (train, test))
+    settings = _projection_settings(row)
+    candidate = next(
+        one
+        for one in entry.candidates
+        if settings.get("model", one.variant) == one.variant and settings.items() >= one.settings.items()
+    )
+    rows = np.concatenate([train, test])
+    fitted = clone(study.config.preparation).fit(table.X[train])
+    samples = prepare_samples(fitted, table.samples.take(rows))
+    with ignore_expected_warnings():
+        pipeline = candidate.fit_samples(samples.take(np.arange(len(train))), protocol.balance)
+    return samples, transform_for_classifier(pipeline, samples.X, samples.domain), rows, len(train)
+
+
+def _projection_settings(row: Row) -> dict[str, Any]:
+    """Return the settings of the plotted projection: for an ensemble, those of the one with the largest weight."""
+    settings: dict[str, Any] = row.settings["projection"] if row.kind == "auto" else row.settings
+    return settings
+
+
+def _embed_rows(predictions: HeldOutPredictions, protocol: Protocol, row: Row) -> dict[str, Any]:
+    """Return samples before and after a projection, in two dimensions."""
+    samples, after, rows, n_train = project_rows(predictions, protocol, row)
+    settings = _projection_settings(row)
+    name = settings.get("model", row.method)
+    pca = PCA(2 if samples.X.shape[1] > 1 else 1, random_state=0).fit(samples.X[:n_train])
+    before = pca.transform(samples.X)
+    has_one_component = after.shape[1] == 1
+    if has_one_component:  # as with two classes: the second axis is the first principal component
+        after = np.column_stack([after[:, 0], before[:, 0]])
+    if before.shape[1] == 1:
+        before = np.column_stack([before[:, 0], np.zeros(len(before))])
+    # At most half of the plotted rows are targets, unless there are few source rows.
+    rng = np.random.default_rng(protocol.seed)
+    target = rng.permutation(np.arange(n_train, len(samples)))
+    target = target[: max(MAX_PLOT_POINTS // 2, MAX_PLOT_POINTS - n_train)]
+    shown = np.sort(np.concatenate([target, rng.permutation(n_train)[: MAX_PLOT_POINTS - len(target)]]))
+    domains = list(dict.fromkeys(samples.domain.tolist()))
+    components = "its component and a principal one" if has_one_component else "two components"
+    return {
+        "method": name,
+        "held_out": row.domain,
+        "settings": {key: value for key, value in settings.items() if key != "model"},
+        "classes": [str(label) for label in samples.classes],
+        "domains": domains,
+        "before": _scale_to_unit_square(before[shown, :2]),
+        "after": _scale_to_unit_square(after[shown, :2]),
+        "class": samples.codes[shown],
+        "domain": [domains.index(domain) for domain in samples.domain[shown].tolist()],
+        "row": predictions.table.rows[rows[shown]] + 1,
+        "before_label": "the first two principal components",
+        "after_label": f"{name}: {components}",
+        "note": (
+            f"The held-out domain is the one hardest for plain classifiers, not the one with the best score of {name}. "
+            f"Components after the second are not shown. {len(shown):,} of {len(samples):,} samples."
+        ),
+    }
+
+
+def _scale_to_unit_square(points: Array) -> list[list[float]]:
+    return (points / (np.abs(points).max() or 1.0)).round(4).tolist()
+
+
+def _count_confusions(predictions: HeldOutPredictions, verdict: Verdict) -> list[dict[str, Any]]:
+    """Count true by predicted classes of the recommended method on each held-out domain, as means over repeats.
+
+    With many classes, each table has the classes that are confused most often; the totals of a class are those of all
+    samples.
+    """
+    if verdict.recommendation is None:
+        return []
+    method = verdict.recommendation.method
+    classes = predictions.table.samples.classes
+    groups = group_by(
+        [row for row in predictions.rows if row.method == method and row.codes is not None], lambda row: row.domain
+    )
+    max_classes = max(MIN_CONFUSION_CLASSES, math.isqrt(MAX_CONFUSION_COUNTS // max(len(groups), 1)))
+    tables = []
+    for rows in groups:
+        truth = predictions.truth(rows[0])
+        counts = np.zeros((len(classes), len(classes)))
+        for row in rows:
+            np.add.at(counts, (truth, row.codes), 1 / len(rows))
+        mistakes = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
+        shown = np.sort(np.argsort(-mistakes, kind="stable")[:max_classes])
+        tables.append(
+            {
+                "domain": rows[0].domain,
+                "method": method,
+                "classes": [str(classes[code]) for code in shown],
+                "counts": counts[np.ix_(shown, shown)].round(3),
+                "totals": np.bincount(truth, minlength=len(classes))[shown],
+                "repeats": len(rows),
+                "left_out": len(classes) - len(shown),
+            }
+        )
+    return tables
+
+
+def _list_hardest_samples(predictions: HeldOutPredictions) -> list[dict[str, Any]]:
+    """Return, for each class, the samples that most methods misclassify, worst first, and their predicted classes."""
+    table = predictions.table
+    samples = table.samples
+    class_names = [str(label) for label in samples.classes]
+    counts = np.zeros((len(samples), len(class_names)), dtype=np.intp)  # of the predictions of each sample
+    for row in predictions.rows:
+        if row.codes is not None:
+            counts[predictions.positions[row.task], row.codes] += 1
+    n_correct = np.take_along_axis(counts, samples.codes[:, None], axis=1)[:, 0]
+    error_rates = 1 - n_correct / np.maximum(counts.sum(axis=1), 1)
+    np.put_along_axis(counts, samples.codes[:, None], -1, axis=1)  # only wrong classes remain
+    facts = []
+    for code, name in enumerate(class_names):
+        members = np.flatnonzero(samples.codes == code)
+        missed = members[(error_rates[members] > 0.5) & (counts[members].max(axis=1) > 0)]
+        worst = missed[np.argsort(-error_rates[missed], kind="stable")][:MAX_HARDEST_SAMPLES].tolist()
+        shown = [
+            {
+                "row": int(table.rows[i]) + 1,
+                "domain": str(samples.domain[i]),
+                "answer": class_names[counts[i].argmax()],
+                "wrong": round(float(error_rates[i]), 3),
+            }
+            for i in worst
+        ]
+        if shown:
+            facts.append({"class": name, "n": len(members), "missed": len(missed), "samples": shown})
+    return facts
+
+
+def _make_thumbnails(summary: Mapping[str, Any], table: Table) -> dict[str, str]:
+    """Make thumbnails of the samples in the report, by row number from 1; of a subset, if there are many."""
+    assert table.pictures is not None
+    hardest = [sample["row"] for part in summary["hardest"] for sample in part["samples"]]
+    plotted = [] if summary["embedding"] is None else summary["embedding"]["row"].tolist()
+    step = 1 + max(len(plotted) - 1, 0) // MAX_PLOT_THUMBNAILS
+    row_numbers = list(dict.fromkeys([*hardest, *plotted[::step]]))
+    thumbnails = table.pictures([number - 1 for number in row_numbers])
+    return dict(zip(map(str, row_numbers), thumbnails, strict=True))
+
+
+def _shown_settings(row: Row) -> dict[str, Any]:
+    """Return the settings to show: for an ensemble, the weights of its members."""
+    settings = row.settings
+    if row.kind != "auto" or "members" not in settings:
+        return settings
+    return {"model": settings["model"], **settings["members"], "smoothing": settings["smoothing"]}
+
+
+def _describe_ensembles(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | None:
+    """Return the members of the ensembles of the automatic method and their calibration.
+
+    They are those of "auto", if it was compared; decisions about transductive steps are those of "auto, transductive".
+    """
+    all_rows = [row for row in rows if row.kind == "auto" and row.status == "ok" and row.method in METHODS]
+    if not all_rows:
+        return None
+    method = min((row.method for row in all_rows), key=list(METHODS).index)
+    settings = [row.settings for row in all_rows if row.method == method]
+    names = dict.fromkeys(name for one in settings for name in one["members"])
+    weights = {name: float(np.mean([one["members"].get(name, 0.0) for one in settings])) for name in names}
+    decided = [row for row in all_rows if row.settings["decisions"]]
+    steps = group_by([step for row in decided for step in row.settings["decisions"]], lambda step: step["step"])
+    calibrations = [one["calibration"] for one in settings]
+    mean_errors = {
+        stage: {name: float(np.mean([one[stage][name] for one in calibrations])) for name in ("ece", "log_loss")}
+        for stage in ("before", "after")
+    }
+    return {
+        "method": method,
+        "n": len(settings),
+        "weights": dict(sorted(weights.items(), key=lambda item: -item[1])),
+        "decisions": [_describe_step(step, len(decided), verdict.scale) for step in steps],
+        "decided_by": decided[0].method if decided else None,
+        "calibration": {**mean_errors, "bins": _merge_bins([one["after"]["bins"] for one in calibrations])},
+        "forecast": _check_forecasts([row for row in all_rows if row.method == method]),
+    }
+
+
+def _describe_step(decisions: Sequence[dict[str, Any]], n_ensembles: int, scale: ScoreScale) -> dict[str, Any]:
+    """Return how often a transductive step was used, and its mean gains."""
+    n_used = sum(decision["used"] for decision in decisions)
+    gains = {name: float(np.mean([decision[name] for decision in decisions])) for name in ("natural", "skewed")}
+    sentence = (
+        f"{decisions[0]['step']} was used in {n_used} of {n_ensembles} cases: on held-out domains of the validation it "
+        f"gained {scale.format_difference(gains['natural'])}, and {scale.format_difference(gains['skewed'])} on "
+        "subsamples of these domains with skewed classes."
+    )
+    return {"step": decisions[0]["step"], "used": n_used, "n": n_ensembles, **gains, "sentence": sentence}
+
+
+def _merge_bins(tables: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, float]]:
+    """Merge the bins of several calibration tables."""
+
+    def bin_number(entry: dict[str, float]) -> int:
+        return min(int(N_CALIBRATION_BINS * entry["confidence"]), N_CALIBRATION_BINS - 1)
+
+    merged = []
+    for entries in group_by([entry for table in tables for entry in table], bin_number):
+        shares = [entry["share"] for entry in entries]
+        means = {
+            name: float(np.average([entry[name] for entry in entries], weights=shares))
+            for name in ("confidence", "accuracy")
+        }
+        merged.append({**means, "share": sum(shares) / len(tables)})
+    return sorted(merged, key=lambda entry: entry["confidence"])
+
+
+def _check_forecasts(rows: Sequence[Row]) -> dict[str, Any]:
+    """Count the forecasts that were right: those that each ensemble made of its held-out domain."""
+    scored = [row for row in rows if row.accuracy is not None]
+    is_inside = []
+    for row in scored:
+        low, high = (end for end in row.settings["forecast"][1:])
+        is_inside.append((low is None or row.accuracy >= low) and (high is None or row.accuracy <= high))
+    n_domains = len({row.domain for row in rows})
+    sentences = [
+        f"Prediction sets (predict_set) can have a coverage of at most {n_domains / (n_domains + 1):.1%}.",
+        "Each ensemble made a forecast of its held-out domain from the other domains: "
+        f"{sum(is_inside)} of {len(is_inside)} forecasts were right.",
+    ]
+    return {"domains": n_domains, "inside": sum(is_inside), "n": len(is_inside), "sentences": sentences}
+
+
+def _describe_provenance(protocol: Protocol, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the command, the protocol, the versions and the machine."""
+    machine = environment_info()
+    settings = {name: value for name, value in asdict(protocol).items() if name not in ("seed", "positive")}
+    return {
+        "command": facts["command"],
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "seconds": round(facts["seconds"], 1),
+        "seed": protocol.seed,
+        "protocol": settings,
+        "versions": {name: machine[name] for name in VERSION_KEYS},
+        "machine": {name: value for name, value in machine.items() if name not in VERSION_KEYS},
+    }
