@@ -282,7 +282,7 @@ def fit_table(
     ('plain', True)
     """
     stream = TableRows(table) if stream is None else stream
-    size = TableSize(*table.X.shape, len(table.samples.classes))
+    size = TableSize.from_features(table.X, len(table.samples.classes))
     methods = resolve_methods(method, transductive=transductive, size=size)
     plan = SizePlan.from_rows(stream.rows, ensemble=len(methods) > 1) if plan is None else plan
     preparation = make_preparation(table.schema, scale)
