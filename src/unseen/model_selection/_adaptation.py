@@ -455,7 +455,7 @@ def plan_adaptation(ensemble: EnsembleClassifier, n_labels: int | None = None) -
     With `n_labels`, adaptation to this number of labels is simulated, or to as many as two domains have.
     """
     domains = [HeldOutDomain(*domain) for domain in ensemble.held_out or ()]
-    sizes = SIZES
+    sizes: Sequence[int] = SIZES
     if n_labels is not None:
         n_rows = sorted((len(domain.codes) for domain in domains), reverse=True)[:MIN_DOMAINS]
         sizes = (max(min([n_labels, *(n - MIN_TEST_ROWS for n in n_rows)]), 1),)
