@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ from ._setting import Setting, list_controls
 
 MAX_ROWS = 2_000  # can be decomposed within one or two seconds
 CACHE_BYTES = 500e6  # of decompositions
-MAX_CACHED_DOMAINS = 3  # held-out domains whose splits are cached
 MAX_VALIDATION_DOMAINS = 8  # source domains that are held out in turn
+MAX_CACHED_SPLITS = 3 * (1 + MAX_VALIDATION_DOMAINS)  # those of three held-out domains
 N_SHOWN_COMPONENTS = 2
 
 
@@ -46,7 +46,7 @@ class Session:
             raise ValueError(f"The table has a single domain, {self.domains[0]!r}. At least two domains are needed.")
         self._preparation = make_preprocessor(table.schema, scale)
         self._decompositions = DecompositionCache(CACHE_BYTES)
-        self._splits: OrderedDict[str, dict[str, CachedSplit]] = OrderedDict()
+        self._split = lru_cache(MAX_CACHED_SPLITS)(self._make_split)
 
     def describe(self) -> dict[str, Any]:
         """The data set and the controls, as plain values for the page."""
@@ -99,18 +99,12 @@ class Session:
             return []
         return sources[:: math.ceil(len(sources) / MAX_VALIDATION_DOMAINS)]
 
-    def _split(self, held_out: str, test_domain: str) -> CachedSplit:
+    def _make_split(self, held_out: str, test_domain: str) -> CachedSplit:
         """Return the split that trains on the domains other than these two, and tests on the second."""
-        splits = self._splits.setdefault(held_out, {})
-        self._splits.move_to_end(held_out)
-        while len(self._splits) > MAX_CACHED_DOMAINS:
-            self._splits.popitem(last=False)
-        if test_domain not in splits:
-            domain = self.samples.domain
-            train = np.flatnonzero((domain != held_out) & (domain != test_domain))
-            test = np.flatnonzero(domain == test_domain)
-            splits[test_domain] = CachedSplit(self.samples, (train, test), self._preparation, self._decompositions)
-        return splits[test_domain]
+        domain = self.samples.domain
+        train = np.flatnonzero((domain != held_out) & (domain != test_domain))
+        test = np.flatnonzero(domain == test_domain)
+        return CachedSplit(self.samples, (train, test), self._preparation, self._decompositions)
 
 
 def open_examples(seed: int = 0, scale: str | None = None) -> dict[str, Callable[[], Session]]:

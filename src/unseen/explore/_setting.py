@@ -30,35 +30,29 @@ CENTERINGS = ("source", "target")
 VIEW_KEYS = ("data", "color")  # parts of the address that only the script of the page uses
 
 
-@dataclass(frozen=True)
-class Slider:
-    """A parameter, its values in ascending order, and the index of its default."""
-
-    name: str
-    values: tuple[float | str, ...]
-    default: int
-
-    @classmethod
-    def for_parameter(cls, name: str, default: float | str) -> Self:
-        """Make a slider from the default of a parameter: a number, or a multiple of a scale of the data."""
-        if name in SHARE_PARAMETERS:
-            values: list[float | str] = [round(0.05 * k, 2) for k in range(21)]
-            return cls(name, tuple(values), values.index(default))
-        low, high = EXPONENT_RANGES.get(name, WEIGHT_EXPONENTS)
-        numbers = [float(f"{10 ** (k / 4):.3g}") for k in range(4 * low, 4 * high + 1)]
-        steps: list[float | str] = [0.0] if name.endswith("weight") else []
-        if isinstance(default, str):
-            unit = "median" if name == "gamma" else "scale"
-            steps += [unit if number == 1 else f"{number:g}*{unit}" for number in numbers]
-        else:
-            steps += numbers
-        return cls(name, tuple(steps), steps.index(default))
+def slider_values(name: str, default: float | str) -> list[float | str]:
+    """Return the values of a parameter in ascending order: numbers, or multiples of a scale of the data."""
+    if name in SHARE_PARAMETERS:
+        return [round(0.05 * k, 2) for k in range(21)]
+    low, high = EXPONENT_RANGES.get(name, WEIGHT_EXPONENTS)
+    numbers = [float(f"{10 ** (k / 4):.3g}") for k in range(4 * low, 4 * high + 1)]
+    zero: list[float | str] = [0.0] if name.endswith("weight") else []
+    if not isinstance(default, str):
+        return [*zero, *numbers]
+    unit = "median" if name == "gamma" else "scale"
+    return [*zero, *(unit if number == 1 else f"{number:g}*{unit}" for number in numbers)]
 
 
-def make_sliders(method: Method) -> list[Slider]:
-    """Make the sliders of a projection: the kernel width, the ridge, the weights."""
+def make_sliders(method: Method) -> list[dict[str, Any]]:
+    """Make the sliders of a projection, the kernel width, the ridge and the weights, as plain values for the page."""
     params = method.transformer.get_params(deep=False)
-    return [Slider.for_parameter(name, params[name]) for name in LABELS if name in params]
+    sliders = []
+    for name, label in LABELS.items():
+        if name in params:
+            values = slider_values(name, params[name])
+            texts = [str(value) for value in values]
+            sliders.append({"name": name, "label": label, "values": texts, "default": values.index(params[name])})
+    return sliders
 
 
 @dataclass(frozen=True)
@@ -86,11 +80,12 @@ class Setting:
         if unknown:
             raise ValueError(f"Unknown setting {str(unknown[0])[:80]!r}. Settings are {format_list(sorted(known))}.")
         method = METHODS[select("method", method_names(is_projection=True), DEFAULT_METHOD)]
+        defaults = method.transformer.get_params(deep=False)
         params = {}
-        for slider in make_sliders(method):
-            value_by_text = {str(value): value for value in slider.values}
-            default = str(slider.values[slider.default])
-            params[slider.name] = value_by_text[select(slider.name, list(value_by_text), default)]
+        for name in LABELS:
+            if name in defaults:
+                value_by_text = {str(value): value for value in slider_values(name, defaults[name])}
+                params[name] = value_by_text[select(name, list(value_by_text), str(defaults[name]))]
         return cls(
             held_out=select("held_out", domains, domains[-1]),
             method=method.name,
@@ -113,16 +108,8 @@ class Setting:
 
 def list_controls() -> dict[str, Any]:
     """Return the choices and sliders of the page as plain values."""
-    methods = []
-    for name in method_names(is_projection=True):
-        sliders = [
-            {
-                "name": slider.name,
-                "label": LABELS[slider.name],
-                "values": [str(value) for value in slider.values],
-                "default": slider.default,
-            }
-            for slider in make_sliders(METHODS[name])
-        ]
-        methods.append({"name": name, "about": METHODS[name].description, "sliders": sliders})
+    methods = [
+        {"name": name, "about": METHODS[name].description, "sliders": make_sliders(METHODS[name])}
+        for name in method_names(is_projection=True)
+    ]
     return {"methods": methods, "default_method": DEFAULT_METHOD, "heads": list(HEADS), "centerings": list(CENTERINGS)}
