@@ -14,7 +14,7 @@ import polars as pl
 from cli_models import FEATURES, encoded, predictions, printed_json, probabilities, unseen
 from unseen.cli._predict import predict
 from unseen.models import Model
-from unseen.models._model_file import load_model, read_card
+from unseen.models._model_file import load_model
 from unseen.tables import Agreement
 
 
@@ -154,31 +154,6 @@ def test_columns_are_found_by_name_whatever_their_order_and_company(home, tmp_pa
     assert "Set the parameter domain to site to distinguish domains" in text
     unseen("predict", home / "plain.unseen", home / "new.csv", "-o", tmp_path / "b.csv")
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
-
-
-def test_what_was_missing_in_training_as_well_is_no_news(home, tmp_path):
-    train = pl.read_csv(home / "train.csv").with_columns(x1=pl.when(pl.int_range(72) % 3 == 0).then("x1"))
-    train.write_csv(tmp_path / "train.csv")
-    assert unseen("fit", tmp_path / "train.csv", "--methods", "1-nn", "-o", tmp_path / "m.unseen")[0] == 0
-    missing = read_card(tmp_path / "m.unseen")["data"]["missing"]
-    assert missing["x1"] == pytest.approx(2 / 3, abs=0.05)
-    assert "sex" not in missing
-    new = pl.read_csv(home / "new.csv").with_columns(x1=None, x2=None)
-    new.write_csv(tmp_path / "new.csv")
-    text = unseen("predict", tmp_path / "m.unseen", tmp_path / "new.csv", "-o", tmp_path / "o.csv")[1]
-    assert "other columns: 'x2 (50 of 50 values)'." in text
-
-
-def test_values_that_training_did_not_have_are_named(home, tmp_path):
-    new, rows = pl.read_parquet(home / "new.parquet"), pl.int_range(50)
-    sex = pl.when(rows < 9).then(pl.lit("x")).when(rows == 40).then(pl.lit("?!")).otherwise("sex")
-    new.with_columns(sex=sex, x0=pl.lit(-1.0)).write_parquet(tmp_path / "new.parquet")  # -1 is no news in a number
-    for model in ("plain", "centered"):  # one pass over the table, and two
-        command = ["predict", home / f"{model}.unseen", tmp_path / "new.parquet", "-o", tmp_path / "o.csv"]
-        text = unseen(*command, "--batch-size", 7)[1]
-        assert "Note: The column 'sex' has values that training did not have, in 10 of 50 rows: 'x', '?!'." in text
-        assert printed_json(*command)["new_levels"] == [{"column": "sex", "rows": 10, "levels": ["x", "?!"]}]
-    assert "training did not" not in unseen("predict", home / "plain.unseen", home / "new.csv", *command[3:])[1]
 
 
 def test_labels_in_the_table_are_compared_with_the_predictions(home, tmp_path):
