@@ -77,10 +77,7 @@ class TableModel:
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Labels:
         """Predict the classes of encoded samples; a transductive model needs at least 10 of each new domain."""
-        return self.predict_prepared(self.prepare(X), sample_domain)
-
-    def predict_prepared(self, prepared: Any, sample_domain: Any = None) -> Labels:
-        """Predict the classes of preprocessed samples."""
+        prepared = self.prepare(X)
         if self.threshold is None:
             return self.ensemble.predict(prepared, sample_domain=sample_domain)
         P = self.ensemble.decision_proba(prepared, sample_domain=sample_domain)
