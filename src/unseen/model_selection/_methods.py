@@ -81,6 +81,12 @@ class TableSize:
     n_features: int
     n_classes: int
 
+    @classmethod
+    def from_features(cls, X: Any, n_classes: int) -> TableSize:
+        """The size of a table of features."""
+        n_rows, n_features = X.shape
+        return cls(n_rows, n_features, n_classes)
+
     @property
     def boosting_work(self) -> int:
         """Estimated work of boosting, which fits trees to each of several classes: features and rows of all trees."""
