@@ -124,7 +124,7 @@ def test_folders_are_domains_and_classes(tmp_path):
     found = find_photos(plain)
     assert (found.domain, found.label) == (["LabelMe", "LabelMe", "VOC2007"], ["bird", "dog", "dog"])
     splits = touched(tmp_path / "b", "SUN/train/0/1.jpg", "SUN/test/1/2.jpg")
-    with pytest.raises(TableError, match=r"folders DOMAIN/CLASS/; 2 of 2 are not, such as SUN/test/1/2\.jpg"):
+    with pytest.raises(TableError, match=r"DOMAIN/CLASS/; 2 of 2 paths do not match, such as SUN/test/1/2"):
         find_photos(splits)
     found = find_photos(splits, r"(?P<domain>\w+)/(train|test)/(?P<label>\d)")
     assert (found.domain, found.label) == (["SUN", "SUN"], ["1", "0"])
@@ -172,7 +172,7 @@ def test_names_that_are_no_text_are_no_obstacle(tmp_path, network):
 
 
 def test_folders_of_another_shape_are_told_what_to_do(tmp_path):
-    with pytest.raises(TableError, match=r"1 of 2 are not, such as cat/1.jpg. Pass .* the parameter domain_from"):
+    with pytest.raises(TableError, match=r"1 of 2 paths do not match, such as cat/1.jpg. Pass .* as domain_from"):
         find_photos(touched(tmp_path, "cat/1.jpg", "bonn/cat/2.jpg"))
     with pytest.raises(TableError, match="contains no images"):
         find_photos(touched(tmp_path / "other", "notes.txt"))

@@ -14,6 +14,7 @@ from ..tables import TableError, as_text, check_name_lengths, get_file_ending, i
 from ._pixels import SUFFIXES
 
 COLUMNS = ("path", "label", "domain")
+FOLDERS = r"^(?P<domain>[^/]+)/(?P<label>[^/]+)/[^/]+$"
 
 
 @dataclass(frozen=True)
@@ -106,33 +107,16 @@ def find_photos(source: str | os.PathLike[str], domain_from: str | None = None) 
         )
         if not paths:
             raise TableError([f"it contains no images (files that end in {', '.join(SUFFIXES)})."], source=str(source))
-        name = source.resolve().name
-        if domain_from:
-            return _from_pattern(source, paths, name, domain_from)
-        return _from_folders(source, paths, name)
+        return _from_folder(source, paths, domain_from)
     if domain_from is not None:
         raise ParameterError("domain_from", f"domain_from needs a folder of images; {source} is not a folder.")
     return _from_listing(source)
 
 
-def _from_folders(root: Path, paths: list[str], name: str) -> Photos:
-    parts = [path.split("/") for path in paths]
-    misplaced = [path for path, part in zip(paths, parts, strict=True) if len(part) != 3]
-    if misplaced:
-        raise TableError(
-            [
-                f"images must be in folders DOMAIN/CLASS/; {len(misplaced):,} of {len(paths):,} are not, such as "
-                f"{misplaced[0]}. Pass a regular expression that matches the domain in a path with the parameter "
-                f"domain_from, or a table with the columns {', '.join(COLUMNS)}."
-            ],
-            source=str(root),
-        )
-    return Photos(root, paths, [part[1] for part in parts], [part[0] for part in parts], name)
-
-
-def _from_pattern(root: Path, paths: list[str], name: str, pattern: str) -> Photos:
+def _from_folder(root: Path, paths: list[str], pattern: str | None) -> Photos:
+    """Find domains and classes in paths, by default in those of folders DOMAIN/CLASS/."""
     try:
-        regex = re.compile(pattern)
+        regex = re.compile(pattern or FOLDERS)
     except re.error as error:
         raise ParameterError("domain_from", f"domain_from={pattern!r} is not a regular expression: {error}.") from None
     if regex.groups != 1 and "domain" not in regex.groupindex:
@@ -140,19 +124,24 @@ def _from_pattern(root: Path, paths: list[str], name: str, pattern: str) -> Phot
             "domain_from",
             f"domain_from={pattern!r} must have one group, in parentheses, or one named domain: (?P<domain>...).",
         )
-    domain: list[str] = []
-    label: list[str] = []
-    for path in paths:
-        match = regex.search(path)
-        groups = {"label": Path(path).parent.name, **(match.groupdict() if match else {})}
-        domain.append((groups["domain"] if "domain" in groups else match and match[1]) or "")
-        label.append(groups["label"] or "")
-    for values, remedy in ((domain, "domain"), (label, "class. Add a group (?P<label>...)")):
-        missing = [path for path, value in zip(paths, values, strict=True) if not value]
-        if missing:
-            text = f"{pattern!r}: {len(missing):,} of {len(paths):,} paths, such as {missing[0]}, have no {remedy}."
-            raise TableError([text], source=str(root))
-    return Photos(root, paths, label, domain, name)
+    group: str | int = "domain" if "domain" in regex.groupindex else 1
+    matches = [regex.search(path) for path in paths]
+    domain = [match[group] or "" if match else "" for match in matches]
+    label = [Path(path).parent.name for path in paths]
+    if "label" in regex.groupindex:
+        label = [match["label"] or "" if match else "" for match in matches]
+    missing = [path for path, *names in zip(paths, domain, label, strict=True) if not all(names)]
+    if missing:
+        expected = "be in folders DOMAIN/CLASS/" if pattern is None else f"have a domain and a class ({pattern!r})"
+        raise TableError(
+            [
+                f"images must {expected}; {len(missing):,} of {len(paths):,} paths do not match, such as {missing[0]}. "
+                "Pass a regular expression with the groups (?P<domain>...) and (?P<label>...) as domain_from, "
+                f"or a table with the columns {', '.join(COLUMNS)}."
+            ],
+            source=str(root),
+        )
+    return Photos(root, paths, label, domain, root.resolve().name)
 
 
 def _from_listing(source: Path) -> Photos:

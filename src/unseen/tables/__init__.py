@@ -22,7 +22,6 @@ from ._load import (
     load_table,
     open_data,
     read_survey,
-    survey_files,
     survey_table,
     table_from_arrays,
 )

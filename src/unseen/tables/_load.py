@@ -338,16 +338,13 @@ def load_table(
 def survey_table(path: Any, options: TableOptions | None = None) -> SurveyedTable:
     """Survey a table, as `load_table` does first, without reading it into memory."""
     options = options or TableOptions()
-    if not is_path(path):
-        frame = FrameFile(as_frame(path, FrameFile.name))
-        return survey_files([(frame.name, frame)], options, frame.name, several=False)
-    return survey_files(list_files(path), options, get_data_name(path), several=is_folder_or_pattern(path))
-
-
-def survey_files(
-    files: Sequence[tuple[str, Source]], options: TableOptions, name: str, *, several: bool
-) -> SurveyedTable:
-    """Survey files, given with their names; `several` is whether there may be more than one."""
+    several = is_path(path) and is_folder_or_pattern(path)
+    if is_path(path):
+        name = get_data_name(path)
+        files: Sequence[tuple[str, Source]] = list_files(path)
+    else:
+        name = FrameFile.name
+        files = [(name, FrameFile(as_frame(path, name)))]
     tables: list[TableFile] = []
     problems: list[str] = []
     for file_name, file in files:
@@ -469,30 +466,21 @@ def check_array_options(options: TableOptions) -> None:
 
 def _survey_with_arrays(data: Any, y: Any, sample_domain: Any, options: TableOptions) -> SurveyedTable:
     """Survey a frame whose labels or domains are separate arrays, which become columns of it."""
-    for array, role, values in (("y", "label", y), ("sample_domain", "domain", sample_domain)):
-        if values is not None and getattr(options, role) is not None:
-            raise ValueError(f"Pass {array} or {role}, not both; got {role}={getattr(options, role)!r}.")
     frame = as_frame(data, FrameFile.name)
-    columns: dict[str, Any] = {}
-    if y is not None:
-        name = _free_name(getattr(y, "name", None) or "label", frame.columns)
-        columns[name] = column_or_1d(y)
-        options = replace(options, label=name)
-        if len(columns[name]) != frame.height:
-            raise ValueError(f"data has {frame.height:,} rows, but y has {len(columns[name]):,} labels.")
-    if sample_domain is not None:
-        name = _free_name(getattr(sample_domain, "name", None) or "domain", [*frame.columns, *columns])
-        columns[name] = check_domains(sample_domain, frame.height)
-        options = replace(options, domain=name)
-    file = FrameFile(frame.with_columns(convert_column(name, values) for name, values in columns.items()))
-    return survey_files([(file.name, file)], options, file.name, several=False)
-
-
-def _free_name(name: Any, taken: Sequence[str]) -> str:
-    name = str(name)
-    while name in taken:
-        name += "_"
-    return name
+    for parameter, role, values in (("y", "label", y), ("sample_domain", "domain", sample_domain)):
+        if values is None:
+            continue
+        if getattr(options, role) is not None:
+            raise ValueError(f"Pass {parameter} or {role}, not both; got {role}={getattr(options, role)!r}.")
+        column = column_or_1d(values) if role == "label" else check_domains(values, frame.height)
+        if len(column) != frame.height:
+            raise ValueError(f"data has {frame.height:,} rows, but {parameter} has {len(column):,} {role}s.")
+        name = str(getattr(values, "name", None) or role)
+        while name in frame.columns:
+            name += "_"
+        frame = frame.with_columns(convert_column(name, column))
+        options = replace(options, **{role: name})
+    return survey_table(frame, options)
 
 
 def table_from_arrays(X: Any, y: Any, sample_domain: Any, caller: str = "The function") -> Table:
