@@ -479,7 +479,8 @@ def _survey_with_arrays(data: Any, y: Any, sample_domain: Any, options: TableOpt
         while name in frame.columns:
             name += "_"
         frame = frame.with_columns(convert_column(name, column))
-        options = replace(options, **{role: name})
+        changed: dict[str, Any] = {role: name}
+        options = replace(options, **changed)
     return survey_table(frame, options)
 
 

@@ -255,17 +255,11 @@ USES = {"numeric": "number", "categorical": "category", "date": "date, as days s
 
 def describe_columns(schema: Schema, left_out: Mapping[str, str]) -> list[dict[str, Any]]:
     """Describe the use of every column for JSON: as label, domain, group or feature, or why it is left out."""
-    uses: list[dict[str, Any]] = []
-    for role in ROLES:
-        name = getattr(schema, role)
-        if name is not None:
-            uses.append({"column": name, "use": role, "levels": None, "why": None})
-    for column in schema.columns:
-        n_levels = len(column.levels) or None
-        uses.append({"column": column.name, "use": USES[column.kind], "levels": n_levels, "why": None})
-    for name, reason in left_out.items():
-        uses.append({"column": name, "use": "left out", "levels": None, "why": reason})
-    return uses
+    present = [role for role in ROLES if getattr(schema, role) is not None]
+    rows: list[tuple[Any, ...]] = [(getattr(schema, role), role, None, None) for role in present]
+    rows += [(column.name, USES[column.kind], len(column.levels) or None, None) for column in schema.columns]
+    rows += [(name, "left out", None, reason) for name, reason in left_out.items()]
+    return [dict(zip(("column", "use", "levels", "why"), row, strict=True)) for row in rows]
 
 
 def encode_levels(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
