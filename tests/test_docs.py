@@ -9,7 +9,6 @@ import subprocess
 import sys
 import types
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 from sklearn import config_context
@@ -116,12 +115,7 @@ def test_the_html_view_of_an_estimator_links_to_a_page_that_is_built(name):
     link = estimator._get_doc_link()
     assert link == f"{DOCUMENTATION_URL}/generated/unseen.{name}.html"
     assert f"unseen.{name}" in api_entries()  # from which autosummary makes generated/unseen.<name>.html
-    html = estimator_html_repr(estimator)
-    assert f'href="{link}' in html
-    # Where scikit-learn also links parameters, the link looks for a line of the docstring; nothing else is linked here.
-    lines = {line.strip() for line in (cls.__doc__ or "").splitlines()}
-    for parameter, kind in re.findall(rf'{re.escape(link)}#:~:text=([^,"]+),-([^"]+)"', html):
-        assert any(line.replace("`", "").endswith(f"{unquote(parameter)} : {unquote(kind)}") for line in lines)
+    assert f'href="{link}' in estimator_html_repr(estimator)
 
 
 PAGES = [DOCS / "index.rst", DOCS / "limits.rst", *sorted((DOCS / "user_guide").glob("*.rst"))]
