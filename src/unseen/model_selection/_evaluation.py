@@ -174,7 +174,6 @@ def evaluate_candidates(
     config: EvaluationConfig,
     *,
     with_decision_scores: Collection[int] | Literal["all"] = (),
-    with_probabilities: Collection[int] = (),
     resampled: frozenset[int] = frozenset(),
 ) -> Iterator[Prediction]:
     """Predict the held-out rows of splits with candidates trained on the other rows: leave-one-domain-out evaluation.
@@ -194,8 +193,6 @@ def evaluate_candidates(
     with_decision_scores : collection of int or "all"
         Positions of candidates whose decision scores are returned as well; with "all" these are returned for every
         candidate, and nothing that the metric needs.
-    with_probabilities : collection of int
-        Positions of candidates whose predicted probabilities are returned as well, if they have any.
     resampled : frozenset of int
         Splits that hold out rows which another split holds out, resampled: only transductive candidates whose decision
         scores are returned are evaluated there, since others predict the same.
@@ -207,10 +204,7 @@ def evaluate_candidates(
     """
     groups = group_by(enumerate(candidates), sharing_key)
     splits_by_training = group_by(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
-    requests = {
-        index: _request(index, config.scoring, with_decision_scores, with_probabilities)
-        for index in range(len(candidates))
-    }
+    requests = {index: _request(index, config.scoring, with_decision_scores) for index in range(len(candidates))}
     stages = prepare_stages(samples, splits, splits_by_training, config.preparation)
     jobs = (
         delayed(evaluate_group)(group, stage, same, rows, requests, config.balance, resampled)
@@ -236,21 +230,14 @@ def tabulate_candidates(
 
 
 def _request(
-    index: int,
-    scoring: Scoring,
-    with_decision_scores: Collection[int] | Literal["all"],
-    with_probabilities: Collection[int],
+    index: int, scoring: Scoring, with_decision_scores: Collection[int] | Literal["all"]
 ) -> RequestedResponses:
     """The responses to compute for a candidate."""
-    needs_scores = with_decision_scores == "all" or index in with_decision_scores
-    if callable(scoring) and not needs_scores:
-        return scoring
-    names = [*DECISION_SCORES] if needs_scores else []
-    if with_decision_scores != "all" and not callable(scoring):
-        names += required_responses(scoring)
-    if index in with_probabilities:
-        names.append("predict_proba")
-    return tuple(dict.fromkeys(names))
+    if with_decision_scores == "all":
+        return DECISION_SCORES
+    if index not in with_decision_scores:
+        return scoring if callable(scoring) else required_responses(scoring)
+    return DECISION_SCORES if callable(scoring) else (*DECISION_SCORES, *required_responses(scoring))
 
 
 def required_responses(scoring: Scoring) -> tuple[str, ...]:
