@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from unseen.metrics import choose_threshold
-from unseen.models import choose_fit_threshold, fit_table
+from unseen.models import choose_ensemble_threshold, fit_table
 from unseen.tables import table_from_arrays
 
 EFFECTS = np.array([0.9, 0.5, -0.4, 0.3, 0.2, 0.0, 0.8, 0.4, -0.3, 0.6])  # of six numbers and four indicators
@@ -75,7 +75,7 @@ def main() -> None:
             start = time.process_time()
             fit = fit_table(table.take(kept), method)
             risks = fit.model.predict_proba(X[~kept])[:, 1]
-            threshold = choose_fit_threshold(fit, "dead", AIM).threshold
+            threshold = choose_ensemble_threshold(fit.fitted, fit.model.ensemble, "dead", AIM).threshold
             seconds = time.process_time() - start
             reference = fit_logistic(X[kept], y[kept]).predict_proba(X[~kept])[:, 1]
             reference_threshold = choose_reference_threshold(X[kept], y[kept], site[kept])

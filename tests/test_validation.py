@@ -190,7 +190,7 @@ def test_case_mix_is_standardized_over_all_rows(result):
 def test_the_area_below_the_roc_curve_is_the_auc(result):
     for one in result.site_measures:
         if (one.method, one.measure) == ("logistic model", "auc"):
-            curve = result.curves["sites"][one.domain]["roc"]
+            curve = result.curves["sites"][one.site]["roc"]
             # The curve has at most 80 points, of up to 81.
             assert np.trapezoid(curve["tpr"], curve["fpr"]) == pytest.approx(one.estimate.value, abs=2e-3)
 
@@ -475,13 +475,13 @@ def test_a_site_is_called_clearly_miscalibrated_only_if_its_interval_excludes_1(
     y, p, site = make_rare_events(shift=1.5)
     result = validate_predictions(y, p, sample_domain=site, threshold=0.1)
     excluded = {
-        one.domain
+        one.site
         for one in result.site_measures
         if one.measure in ("observed_expected", "calibration_slope")
         and not one.estimate.interval[0] <= 1 <= one.estimate.interval[1]
     }
     beyond = {
-        one.domain
+        one.site
         for one in result.site_measures
         if one.measure in ("observed_expected", "calibration_slope") and not 0.8 < one.estimate.value < 1.25
     }
