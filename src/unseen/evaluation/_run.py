@@ -368,7 +368,10 @@ class Study:
                 )
                 importance = {"score": score, "losses": losses.tolist()}
         except expected as error:
-            return replace(row, status="failed", reason=f"{type(error).__name__}: {error}")
+            own = set(map(id, entry.candidates))
+            reasons = [one.error for one in predictions.predictions if id(predictions.candidates[one.candidate]) in own]
+            reason = next(filter(None, reasons), f"{type(error).__name__}: {error}")
+            return replace(row, status="failed", reason=reason)
         score = float(np.mean(codes == self.table.samples.codes[test]))
         if self.config.scoring != "accuracy":
             score = float(np.mean([*scores.values()]))

@@ -194,7 +194,8 @@ def calibration_slope(y_true: ArrayLike, probabilities: ArrayLike, *, level: flo
     -------
     CalibrationFit
         Not defined (NaN) if all rows have the same outcome or the same probability. Where the probabilities separate
-        the outcomes, which gives an infinite slope, Firth's penalized likelihood is maximized [1]_.
+        the outcomes, which gives an infinite slope, Firth's penalized likelihood is maximized [1]_; where that has no
+        maximum at finite slopes, as for a few rows with nearly equal probabilities, it is not defined either.
 
     References
     ----------
@@ -213,7 +214,10 @@ def calibration_slope(y_true: ArrayLike, probabilities: ArrayLike, *, level: flo
         return CalibrationFit(Estimate.make_undefined(), Estimate.make_undefined())
     # With one predictor the outcomes are separated if and only if their ranges share at most one point.
     is_separated = bool(x[~y].max() <= x[y].min() or x[y].max() <= x[~y].min())
-    fit = _fit_logistic(np.column_stack([np.ones_like(x), x]), y, np.zeros_like(x), penalize=is_separated)
+    try:
+        fit = _fit_logistic(np.column_stack([np.ones_like(x), x]), y, np.zeros_like(x), penalize=is_separated)
+    except np.linalg.LinAlgError:
+        return CalibrationFit(Estimate.make_undefined(), Estimate.make_undefined())
     return CalibrationFit(_identity_estimate(fit, 1, level), _identity_estimate(fit, 0, level), fit.is_penalized)
 
 
