@@ -72,8 +72,8 @@ def test_compare_reports_errors_in_columns(folder, tmp_path):
 def test_predict_names_the_unit_and_the_columns(folder):
     code, _, err = unseen("predict", folder / "model.unseen", folder / "new.csv", "-o", folder / "o.csv")
     assert code == 0, err
-    assert "a factor of 1/38.67" in err
-    assert "multiply by 38.67" in err
+    assert "'chol'" in err
+    assert "Check their units" in err
 
 
 def test_sites_prints_the_curve_and_its_sentences(folder, tmp_path, monkeypatch):

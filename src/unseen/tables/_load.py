@@ -340,8 +340,8 @@ def survey_table(path: Any, options: TableOptions | None = None) -> SurveyedTabl
     options = options or TableOptions()
     several = is_path(path) and is_folder_or_pattern(path)
     if is_path(path):
-        name = get_data_name(path)
         files: Sequence[tuple[str, Source]] = list_files(path)
+        name = get_data_name(path)
     else:
         name = FrameFile.name
         files = [(name, FrameFile(as_frame(path, name)))]
