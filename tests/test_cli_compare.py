@@ -162,6 +162,7 @@ def test_diagnose_draws(hospitals):
     assert (hospitals.parent / "shift.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.system
 def test_the_demo_has_three_acts_of_at_most_eight_lines(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, err = unseen("demo", "--jobs", 1)
