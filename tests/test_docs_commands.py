@@ -192,7 +192,6 @@ FASTER = {  # options that make a command faster; its results are not checked he
     "diagnose": {"--permutations": "19"},
     "compare": {"--methods": "1-NN,KFDA", "--quick": None},
     "fit": {"--methods": "logistic", "--overwrite": None},
-    "folder": {"--methods": "1-NN,KFDA", "--quick": None},
 }
 
 

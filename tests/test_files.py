@@ -97,7 +97,7 @@ TOO_LONG = {
     "figure of diagnose": ["diagnose", "none.csv", "--figure", f"{LONG}.png"],
     "extract": ["extract", "none", "--network", "none.onnx", "-o", f"{'x' * 247}.parquet"],  # beside it: .skipped.csv
     "figure of reproduce": ["reproduce", "synthetic", "--figure", f"{LONG}.png"],
-    "output of reproduce": ["reproduce", "folder", "none", "-o", f"{LONG}.tex"],
+    "output of reproduce": ["reproduce", "vlcs", "none", "-o", f"{LONG}.tex"],
 }
 
 
