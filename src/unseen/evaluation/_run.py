@@ -228,7 +228,7 @@ def _is_classifier(item: Any) -> bool:
 
 def _group_models(models: Models) -> list[list[str]]:
     """Names of models that share computations: projections, and ensembles with their members."""
-    shared = {name for methods in models.values() for method in methods for name in method.members}
+    shared = {member.name for methods in models.values() for method in methods for member in method.members}
 
     def sharing_key(name: str) -> Any:
         methods = models[name]
