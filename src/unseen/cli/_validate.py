@@ -180,11 +180,11 @@ def validate(
             message_console.print(f"Wrote {len(paths)} files to {tables}")
 
         def show(data: dict[str, Any]) -> None:
-            show_validation(result)
+            show_validation(data)
             if data["importance"]:
                 show_importance(data["importance"])
 
-        print_result(result.to_dict(), show_validation, select_format(format, output), output, result.summary_records)
+        print_result(result.to_dict(), show, select_format(format, output), output, result.summary_records)
 
 
 def show_validation(result: dict[str, Any]) -> None:

@@ -465,9 +465,11 @@ def _describe_methods(rows: Sequence[Row]) -> list[dict[str, Any]]:
     methods = []
     for name in dict.fromkeys(row.method for row in rows):
         own = [row for row in rows if row.method == name]
-        cells = {}
+        cells: dict[str, dict[str, Any] | None] = {}
         for domain in domains:
-            scores = [row.accuracy for row in own if row.domain == domain and row.has_score]
+            scores = [
+                row.accuracy for row in own if row.domain == domain and row.accuracy is not None and row.has_score
+            ]
             sd = np.std(scores, ddof=1) if len(scores) > 1 else None
             cells[domain] = {"mean": np.mean(scores), "sd": sd} if scores else None
         means = [cell["mean"] for cell in cells.values() if cell]
@@ -611,7 +613,7 @@ def _count_confusions(predictions: HeldOutPredictions, verdict: Verdict) -> list
         truth = predictions.truth(rows[0])
         counts = np.zeros((len(classes), len(classes)))
         for row in rows:
-            np.add.at(counts, (truth, row.codes), 1 / len(rows))
+            np.add.at(counts, (truth, np.asarray(row.codes)), 1 / len(rows))
         mistakes = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
         shown = np.sort(np.argsort(-mistakes, kind="stable")[:max_classes])
         tables.append(

@@ -428,7 +428,7 @@ class Entry:
     is_ensemble: bool
     transductive: bool
     plan: SizePlan
-    failure: dict[str, str] = field(default_factory=dict)
+    failure: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def make(cls, methods: Sequence[Method], protocol: Protocol, samples: Samples) -> Entry:
