@@ -300,7 +300,7 @@ def test_the_printed_table_fits_its_terminal(monkeypatch, capsys, width, n):
         | {"accuracies": {d: {"mean": float(rng.uniform(0.2, 1)), "sd": 0.105} for d in domains}}
         for name in ("CIDG, M = 1", "linear SVM", "best")
     ]
-    monkeypatch.setattr("unseen.cli._report.PIPE_WIDTH", width)
+    monkeypatch.setenv("COLUMNS", str(width))
     verdict = {"headline": "", "sentences": [], "metric": "accuracy", "share": True, "recommendation": None}
     show_comparison({"domains": domains, "methods": methods, "verdict": verdict})
     lines = capsys.readouterr().out.splitlines()

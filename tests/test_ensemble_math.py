@@ -421,7 +421,7 @@ def test_calibration_tells_the_honest_from_the_sure():
 def test_votes_have_room_in_memory(monkeypatch):
     X, y, d = three_domains(n_per_cell=30)
     monkeypatch.setattr(_refit, "MAX_DECISION_SCORES", 10 * 3 * 100)  # for a hundred samples of three classes
-    candidates = list(METHODS["logistic"].candidates(3)) * 2
+    candidates = [*METHODS["logistic"].candidates(3), *METHODS["logistic"].candidates(3)]
     splits = list(LeaveOneDomainOut().split(X, y, d))
     pooling = select_model(candidates, Samples(X, y, d), splits, EvaluationConfig(), transductive=True).ensemble
     sizes = [len(codes) for codes in pooling.codes]

@@ -81,5 +81,5 @@ def test_options_of_the_command_are_parsed():
     assert parse_missing(["chol=0", "age=-9,age=999", "a=b=1"]) == {"chol": ["0"], "age": ["-9", "999"], "a=b": ["1"]}
     assert TableOptions(missing=parse_missing(["chol=0"])).missing == {"chol": ("0",)}
     for wrong in ("chol", "=0", "chol=", ""):
-        with pytest.raises(ValueError, match="COLUMN=VALUE"):
+        with pytest.raises(ValueError, match="NAME=VALUE"):
             parse_missing([wrong])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -75,7 +76,8 @@ def compare(
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
-    from ..model_selection import AUTO_TRANSDUCTIVE
+    from ..evaluation import describe_imbalance
+    from ..model_selection import AUTO_TRANSDUCTIVE, get_metric
 
     with translate_errors():
         check_output_path(report, ".html", ".htm")
@@ -84,7 +86,8 @@ def compare(
         if transductive and methods == o.COMPARED_METHODS():  # "auto" is the same as "auto, transductive" then
             all_methods = [method for method in all_methods if method.name != AUTO_TRANSDUCTIVE]
         table = o.read_table(data, request)
-        print_notices(table.notices)
+        imbalance = describe_imbalance(Counter(table.y.tolist()), get_metric(metric).label)
+        print_notices([*table.notices, *filter(None, [imbalance])])
     run_and_report(
         table,
         all_methods,

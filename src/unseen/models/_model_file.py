@@ -328,7 +328,11 @@ def _read(path: Path, with_payload: bool) -> tuple[dict[str, Any], bytes]:
     if is_special_file(path):
         raise ModelFileError(f"{path}: not a file. Pass a file that `unseen fit` wrote.")
     with path.open("rb") as file:  # outside of the try block: a missing file raises FileNotFoundError
-        if file.read(4) != b"PK\x03\x04":
+        try:
+            start = file.read(4)
+        except OSError as error:
+            raise ModelFileError(f"{path}: {error.strerror}. Pass a file that `unseen fit` wrote.") from error
+        if start != b"PK\x03\x04":
             raise ModelFileError(f"{path}: not a model file. Pass a file that `unseen fit` wrote.")
         try:
             with zipfile.ZipFile(file) as archive:
