@@ -163,7 +163,7 @@ def test_kfda_shows_what_the_invariance_terms_add():
 @pytest.mark.parametrize(("gain", "word"), [(0.1, "+10.0 points"), (0.0, "(not significant)")])
 def test_the_verdict_states_what_transductive_steps_are_worth(gain, word):
     found = make_verdict(make_results({"auto": near(0.7), "auto, transductive": near(0.7 + gain)}))
-    assert found.sentences[0].startswith("transductive=True: ")
+    assert found.sentences[0].startswith("Transductive prediction: ")
     assert word in found.sentences[0]
     assert found.recommendation.method == "auto"
 

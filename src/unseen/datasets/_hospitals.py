@@ -23,8 +23,8 @@ def load_hospitals() -> tuple[pl.DataFrame, pl.DataFrame]:
     The label is the column "diagnosis" ("bacterial" or "viral"), the domain is "hospital". Bacterial infections differ
     from viral ones in the same way everywhere, but each hospital has its own devices, which shift the measurements, its
     own patients, and its own habit of measuring lactate. The table has what real tables have: an identifier, a date,
-    categories and missing values. It is the same at every call. The new hospital was chosen as one in which a few labels
-    help; for most hospitals that this simulation gives, they change little.
+    categories and missing values. It is the same at every call. The new hospital was chosen as one in which a few
+    labels help; for most hospitals that this simulation gives, they change little.
 
     Returns
     -------

@@ -28,7 +28,7 @@ from ._statistics import (
 MAJORITY = "majority"
 EQUALITY_TOLERANCE = 1e-9  # means of the same log losses may differ by rounding
 MIN_GAIN_OVER_MAJORITY = 0.02  # of accuracy; a smaller gain is pointed out
-BALANCED_ACCURACY_ADVICE = "Use metric='balanced_accuracy' to give all classes the same weight."
+BALANCED_ACCURACY_ADVICE = "The metric balanced_accuracy gives all classes the same weight."
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ def _describe_opt_in(interval: Interval | None) -> Iterator[str]:
     """Yield what the transductive steps of the automatic method are worth."""
     if interval is not None:
         significance = "" if interval.sign else " (not significant)"
-        yield f"transductive=True: {interval}{significance}, for {AUTO_TRANSDUCTIVE!r} over 'auto'."
+        yield f"Transductive prediction: {interval}{significance}, for {AUTO_TRANSDUCTIVE!r} over 'auto'."
 
 
 def _compare_to_majority(results: ComparisonResults, recommendation: Recommendation | None) -> Iterator[str]:
