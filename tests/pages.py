@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from typer.testing import CliRunner
 
-from unseen.exceptions import DataWarning
+from unseen.exceptions import DataWarning, NewDataWarning
 
 WIDTH = 92  # of the terminal that a page shows
 ABOUT = doctest.register_optionflag("ABOUT")  # after an example whose numbers may differ a little
@@ -140,7 +140,8 @@ class Reader:
             else:
                 test = doctest.DocTest([step], self.names, self.page.name, str(self.page), 0, None)
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DataWarning)  # pages show what is printed, not what is on stderr
+                    for category in (DataWarning, NewDataWarning):  # pages show what is printed, not what is on stderr
+                        warnings.simplefilter("ignore", category)
                     self.runner.run(test, out=self.said.append, clear_globs=False)
                 self.names |= test.globs
                 assert not self.said, "".join(self.said)
