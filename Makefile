@@ -95,5 +95,5 @@ $(VENV)/.%-installed: $(BIN)/python pyproject.toml
 
 # What the targets above made, but for the results of studies: those take half an hour. Results of your own tables stay.
 clean:
-	rm -rf $(VENV) report.html rotated-digits.unseen-results.sqlite* docs/_build docs/gallery docs/generated \
+	rm -rf $(VENV) report.html synthetic.png hospitals.unseen docs/_build docs/gallery docs/generated \
 		docs/sg_execution_times.rst .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage*

@@ -66,7 +66,6 @@ class Execution:
     client: Any = None
 
 
-LOCAL_EXECUTION = Execution()
 DEFAULT_PROTOCOL = Protocol()
 
 
