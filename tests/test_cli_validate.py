@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shutil
 
 import pytest
 
@@ -104,17 +103,6 @@ def test_a_mistake_is_named_by_its_option(trials, options, message):
     code, text = unseen(trials, "--label", "died", "--methods", "nearest mean", *options)
     assert code == 2
     assert message in text
-
-
-@pytest.mark.system
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium on the path")
-def test_the_report_of_six_sites_has_at_most_six_pages(trials):
-    methods = ("--methods", "nearest mean", "--compare-with", "majority,1-NN")
-    code, text = unseen(trials, "--label", "died", *methods, "--pdf", "report.pdf")
-    assert code == 0, text
-    content = (trials.parent / "report.pdf").read_bytes()
-    assert content.startswith(b"%PDF")
-    assert 3 <= len(re.findall(rb"/Type\s*/Page\b", content)) <= 6
 
 
 def test_values_that_stand_for_missing_ones_and_importance_are_options(trials):

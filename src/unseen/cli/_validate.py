@@ -92,16 +92,6 @@ def validate(
     output: o.Output = o.STANDARD_OUTPUT,
     format: o.TableFormat = None,
     report: o.Report = None,
-    pdf: Annotated[
-        Path | None,
-        o.make_option(
-            o.OUTPUT,
-            metavar="FILE",
-            dir_okay=False,
-            show_default="none",
-            help="Write the report to this .pdf file; needs Chromium.",
-        ),
-    ] = None,
     tables: Annotated[
         Path | None,
         o.make_option(
@@ -109,7 +99,7 @@ def validate(
             metavar="FOLDER",
             file_okay=False,
             show_default="none",
-            help="Write all tables to this folder, as CSV and, with the extra excel, as an Excel workbook.",
+            help="Write all tables, with the predictions, to CSV files in this folder.",
         ),
     ] = None,
     quiet: o.Quiet = False,
@@ -129,18 +119,15 @@ def validate(
 
     Example: unseen validate trials.csv --label died --domain trial --threshold sensitivity=0.9 --report report.html
     """
-    from ..evaluation import DEFAULT_COMPARISONS, find_browser
+    from ..evaluation import DEFAULT_COMPARISONS
     from ..evaluation import validate as validate_table
 
     resume = "Pass --store to keep completed results." if store is None else "Run the same command again to continue."
     with translate_errors(resume):
         check_output_path(report, ".html", ".htm")
-        check_output_path(pdf, ".pdf")
         check_output_path(store)
         check_output_path(None if tables is None else tables / "sites.csv")
         o.check_result_output(output)
-        if pdf is not None:
-            find_browser()  # raises before the computation
         names = {"": list(DEFAULT_COMPARISONS), "none": []}.get(compare_with, o.parse_names(compare_with) or [])
         user_methods = load_user_methods(with_models or [])
         others = combine_methods(names, user_methods) if names else user_methods
@@ -171,20 +158,13 @@ def validate(
             command=o.current_command(),
         )
         print_notices(result.settings.notices)
-        for path in (report, pdf):
-            if path is not None:
-                result.write_report(path)
-                message_console.print(f"Wrote {path}")
+        if report is not None:
+            result.write_report(report)
+            message_console.print(f"Wrote {report}")
         if tables is not None:
             paths = result.write_tables(tables)
             message_console.print(f"Wrote {len(paths)} files to {tables}")
-
-        def show(data: dict[str, Any]) -> None:
-            show_validation(data)
-            if data["importance"]:
-                show_importance(data["importance"])
-
-        print_result(result.to_dict(), show, select_format(format, output), output, result.summary_records)
+        print_result(result.to_dict(), show_validation, select_format(format, output), output, result.summary_records)
 
 
 def show_validation(result: dict[str, Any]) -> None:

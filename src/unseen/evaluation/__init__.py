@@ -23,7 +23,7 @@ from ._reproduction import (
     make_summary_rows,
     run_synthetic,
 )
-from ._result import ValidationResult, find_browser
+from ._result import ValidationResult
 from ._run import HeldOutPredictions, run
 from ._site_curve import SiteLearningCurve, site_learning_curve
 from ._store import Row, Store

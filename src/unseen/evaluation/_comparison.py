@@ -48,7 +48,6 @@ from ._statistics import CONFIDENCE_LEVEL, ComparisonResults, Interval, select_b
 from ._statistics import Scale as ScoreScale
 from ._store import Row
 
-MAX_HARDEST_SAMPLES = 8  # of each class
 MAX_PLOT_THUMBNAILS = 800  # they take about a megabyte of the page
 MAX_CONFUSION_COUNTS = 100_000  # in all confusion tables together; they take a few megabytes of the page
 MIN_CONFUSION_CLASSES = 8  # in each confusion table
@@ -144,7 +143,6 @@ class Comparison(EvaluationResult):
             "provenance": _describe_provenance(self.protocol, self.facts),
         }
         if table.pictures is not None:
-            summary["hardest"] = _list_hardest_samples(self.predictions)
             summary["pictures"] = _make_thumbnails(summary, table)
         result: dict[str, Any] = plain_values(summary)
         return result
@@ -630,44 +628,12 @@ def _count_confusions(predictions: HeldOutPredictions, verdict: Verdict) -> list
     return tables
 
 
-def _list_hardest_samples(predictions: HeldOutPredictions) -> list[dict[str, Any]]:
-    """Return, for each class, the samples that most methods misclassify, worst first, and their predicted classes."""
-    table = predictions.table
-    samples = table.samples
-    class_names = [str(label) for label in samples.classes]
-    counts = np.zeros((len(samples), len(class_names)), dtype=np.intp)  # of the predictions of each sample
-    for row in predictions.rows:
-        if row.codes is not None:
-            counts[predictions.positions[row.task], row.codes] += 1
-    n_correct = np.take_along_axis(counts, samples.codes[:, None], axis=1)[:, 0]
-    error_rates = 1 - n_correct / np.maximum(counts.sum(axis=1), 1)
-    np.put_along_axis(counts, samples.codes[:, None], -1, axis=1)  # only wrong classes remain
-    facts = []
-    for code, name in enumerate(class_names):
-        members = np.flatnonzero(samples.codes == code)
-        missed = members[(error_rates[members] > 0.5) & (counts[members].max(axis=1) > 0)]
-        worst = missed[np.argsort(-error_rates[missed], kind="stable")][:MAX_HARDEST_SAMPLES].tolist()
-        shown = [
-            {
-                "row": int(table.rows[i]) + 1,
-                "domain": str(samples.domain[i]),
-                "answer": class_names[counts[i].argmax()],
-                "wrong": round(float(error_rates[i]), 3),
-            }
-            for i in worst
-        ]
-        if shown:
-            facts.append({"class": name, "n": len(members), "missed": len(missed), "samples": shown})
-    return facts
-
-
 def _make_thumbnails(summary: Mapping[str, Any], table: Table) -> dict[str, str]:
     """Make thumbnails of the samples in the report, by row number from 1; of a subset, if there are many."""
     assert table.pictures is not None
-    hardest = [sample["row"] for part in summary["hardest"] for sample in part["samples"]]
     plotted = [] if summary["embedding"] is None else summary["embedding"]["row"].tolist()
     step = 1 + max(len(plotted) - 1, 0) // MAX_PLOT_THUMBNAILS
-    row_numbers = list(dict.fromkeys([*hardest, *plotted[::step]]))
+    row_numbers = plotted[::step]
     thumbnails = table.pictures([number - 1 for number in row_numbers])
     return dict(zip(map(str, row_numbers), thumbnails, strict=True))
 

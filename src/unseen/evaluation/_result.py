@@ -5,13 +5,9 @@ from __future__ import annotations
 import csv
 import html
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +18,7 @@ from scipy.special import logit
 from ..linalg import Array
 from ..metrics import DevelopmentSize, Estimate, development_size, random_effects, stated_odds
 from ..report import render_validation
-from ..tables import MAX_EXCEL_ROWS, TEXT_OPTIONS
-from ..utils.io import atomic_write, plain_values
+from ..utils.io import atomic_write, check_output_path, plain_values
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels
 from ._measures import (
@@ -46,9 +41,6 @@ from ._texts import describe_for_colleagues, describe_methods, describe_results,
 
 FEW_EVENTS = 100  # events (and other rows) below which a site is too small for precise estimates (Collins et al. 2016)
 CLOSEST_PROBABILITY = 1e-7  # probabilities of 0 and 1 have no logit
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
-PRINT_SECONDS = 120
-WORKBOOK = "validation.xlsx"
 
 
 class EvaluationResult:
@@ -63,22 +55,16 @@ class EvaluationResult:
         raise NotImplementedError
 
     def write_report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report: an HTML page or, for a name that ends in .pdf, its print version by Chromium.
+        """Write the report as an HTML page, which any browser prints as a PDF file.
 
         Parameters
         ----------
         path : str or path
-            A file with the ending .html or .pdf. An existing file is replaced.
+            A file with the ending .html or .htm. An existing file is replaced.
         """
-        target = Path(path)
-        ending = target.suffix.lower()
-        if ending not in (".html", ".htm", ".pdf"):
-            raise ValueError(f"path={str(path)!r} should end in .html or .pdf.")
-        with atomic_write(target) as file:
-            if ending == ".pdf":
-                print_page(self.to_html(), file)
-            else:
-                file.write_text(self.to_html(), encoding="utf-8")
+        check_output_path(Path(path), ".html", ".htm")
+        with atomic_write(Path(path)) as file:
+            file.write_text(self.to_html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         return f'<iframe srcdoc="{html.escape(self.to_html())}" style="width:100%;height:40em;border:0"></iframe>'
@@ -716,7 +702,7 @@ class ValidationResult(EvaluationResult):
         return render_validation(self.to_dict())
 
     def write_tables(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Write every table as a CSV file and, if xlsxwriter is installed, all of them as one Excel workbook.
+        """Write every table as a CSV file.
 
         Parameters
         ----------
@@ -738,7 +724,17 @@ class ValidationResult(EvaluationResult):
             "predictions": self.prediction_records,
             "checklist": self.checklist(),
         }
-        return write_tables({name: records for name, records in tables.items() if records}, Path(folder))
+        paths = []
+        for name, records in tables.items():
+            if records:
+                path = Path(folder) / f"{name}.csv"
+                columns = list(dict.fromkeys(key for record in records for key in record))
+                with atomic_write(path) as file, file.open("w", newline="", encoding="utf-8") as text:
+                    writer = csv.DictWriter(text, columns)
+                    writer.writeheader()
+                    writer.writerows(plain_values(records))
+                paths.append(path)
+        return paths
 
     def __str__(self) -> str:
         return "\n".join(sentence for part in self.colleagues() for sentence in part["sentences"])
@@ -754,76 +750,3 @@ def read_threshold(threshold: str | float | None) -> str | float | None:
         return threshold if threshold is None else float(threshold)
     except ValueError:
         return threshold
-
-
-def write_tables(tables: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> list[Path]:
-    """Write each table as a CSV file and, if xlsxwriter is installed, all of them as sheets of one workbook."""
-    paths = []
-    for name, records in tables.items():
-        path = folder / f"{name}.csv"
-        with atomic_write(path) as file, file.open("w", newline="", encoding="utf-8") as text:
-            writer = csv.writer(text)
-            columns = list(dict.fromkeys(key for record in records for key in record))
-            writer.writerow(columns)
-            writer.writerows([_cell(record.get(column)) for column in columns] for record in records)
-        paths.append(path)
-    if find_spec("xlsxwriter") is not None:
-        with atomic_write(folder / WORKBOOK) as file:
-            _write_workbook(tables, file)
-        paths.append(folder / WORKBOOK)
-    return paths
-
-
-def _write_workbook(tables: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> None:
-    xlsxwriter = optional_import("xlsxwriter", "An Excel workbook")
-    with xlsxwriter.Workbook(path, TEXT_OPTIONS) as workbook:
-        for name, records in tables.items():
-            sheet = workbook.add_worksheet(name)
-            columns = list(dict.fromkeys(key for record in records for key in record))
-            sheet.write_row(0, 0, columns)
-            for number, record in enumerate(records[:MAX_EXCEL_ROWS], start=1):
-                sheet.write_row(number, 0, [_cell(record.get(column)) for column in columns])
-
-
-def _cell(value: Any) -> Any:
-    """A value of a cell; numbers that are not finite are left empty."""
-    if isinstance(value, (float, np.floating)) and not np.isfinite(value):
-        return None
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def find_browser() -> str:
-    """Path of an installed browser that prints pages; raises ImportError if there is none."""
-    for name in BROWSERS:
-        path = shutil.which(name)
-        if path is not None:
-            return path
-    raise ImportError(
-        f"A PDF file needs a browser that prints it: one of {', '.join(BROWSERS)} must be on the PATH. Install "
-        "Chromium, or write an .html file and print it from any browser."
-    )
-
-
-def print_page(page: str, path: Path) -> None:
-    """Print an HTML page to a PDF file."""
-    browser = find_browser()
-    # A confined browser does not read hidden folders, such as the one of the output.
-    with tempfile.TemporaryDirectory(prefix="unseen-") as folder:
-        source = Path(folder, "report.html")
-        source.write_text(page, encoding="utf-8")
-        output = Path(folder, "report.pdf")
-        command = [
-            browser,
-            "--headless",
-            "--no-sandbox",  # the page is this program's own, and containers do not allow a sandbox
-            "--disable-gpu",
-            "--no-pdf-header-footer",
-            f"--user-data-dir={folder}/profile",
-            f"--print-to-pdf={output}",
-            source.as_uri(),
-        ]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=PRINT_SECONDS, check=False)
-        if result.returncode != 0 or not output.exists():
-            reason = result.stderr.strip().splitlines()
-            raise OSError(f"{browser} did not print the page: {reason[-1] if reason else 'no message'}")
-        shutil.copyfile(output, path)

@@ -209,7 +209,6 @@ SECTIONS: list[tuple[str, str, Callable[[Mapping[str, Any]], Any]]] = [
     ("columns", "Columns that differ between domains", prepare_columns),
     ("diagnosis", "Distribution shift between domains", prepare_diagnosis),
     ("confusion", "Confusion matrices", prepare_confusion),
-    ("hardest", "Samples that most methods misclassify", lambda summary: {"pictures": {}, **summary}),
     ("settings", "Selected hyperparameters", lambda summary: summary["settings"]),
     ("provenance", "Reproducibility", lambda summary: summary["provenance"]),
 ]

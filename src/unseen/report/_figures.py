@@ -65,53 +65,31 @@ def _number_texts(values: Any, digits: int) -> list[list[str]]:
 
 
 def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
-    """Draw methods by held-out domains on the left, paired differences with their intervals on the right."""
+    """Draw the scores of methods by held-out domains, below the verdict."""
     methods = rank_methods(summary["methods"])
     domains = summary["domains"]
     verdict = summary["verdict"]
     is_percentage = verdict.get("share", True)
     if figure is None:
-        size = (5.5 + 0.9 * len(domains), 1.8 + 0.32 * len(methods))
+        size = (3.5 + 0.9 * len(domains), 1.8 + 0.32 * len(methods))
         figure = import_pyplot().figure(figsize=size, layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(1.6, 1))
+    ax = figure.subplots()
     factor = 100 if is_percentage else 1
     cells = [[method["accuracies"][name] or {"mean": np.nan} for name in domains] for method in methods]
     values = factor * np.array([[cell["mean"] for cell in row] for row in cells], float)
     names = [method["name"] + ("*" if method["transductive"] else "") for method in methods]
-    image = draw_heat_map(left, values, names, domains)
+    image = draw_heat_map(ax, values, names, domains)
     write_cells(image, _number_texts(values, 1 if is_percentage else 3))
     best = values == np.nanmax(values, axis=0, initial=-np.inf)
-    for text, is_best in zip(left.texts, best.ravel(), strict=True):
+    for text, is_best in zip(ax.texts, best.ravel(), strict=True):
         text.set_weight("bold" if is_best else "normal")
     metric = str(verdict.get("metric", "accuracy")).replace("_", " ")
-    left.set_title(f"{metric} on the held-out domain{', %' if is_percentage else ''}", fontsize="medium")
+    ax.set_title(f"{metric} on the held-out domain{', %' if is_percentage else ''}", fontsize="medium")
     if any(method["transductive"] for method in methods):
-        left.set_xlabel("* transductive: uses unlabeled samples of that domain", fontsize="small")
-    figure.colorbar(image, ax=left, pad=0.01).outline.set_visible(False)
-    _draw_differences(right, verdict, is_percentage)
+        ax.set_xlabel("* transductive: uses unlabeled samples of that domain", fontsize="small")
+    figure.colorbar(image, ax=ax, pad=0.01).outline.set_visible(False)
     figure.suptitle(verdict["headline"], fontsize="medium", wrap=True)
     return figure
-
-
-def _draw_differences(ax: Any, verdict: dict[str, Any], is_percentage: bool) -> None:
-    """Draw the difference of each domain with its interval, and below them that over all domains."""
-    factor = 100 if is_percentage else 1
-    differences = list(verdict["per_domain"])
-    if verdict["difference"] is not None:
-        differences.append({**verdict, "domain": "all domains"})
-    for position, entry in enumerate(differences):
-        is_overall = position == len(verdict["per_domain"])
-        color = ACCENT_COLOR if is_overall else "0.35"
-        if entry["low"] is not None and entry["high"] is not None:
-            line_width = 3 if is_overall else 1.5
-            ends = [factor * entry["low"], factor * entry["high"]]
-            ax.plot(ends, [position, position], color=color, lw=line_width)
-        ax.plot(factor * entry["difference"], position, "D" if is_overall else "o", color=color)
-    ax.axvline(0, color="0.6", lw=1, zorder=0)
-    ax.set_yticks(range(len(differences)), [entry["domain"] for entry in differences], parse_math=False)
-    ax.set_ylim(len(differences) - 0.4, -0.6)
-    ax.set_title(f"invariant minus plain{', points' if is_percentage else ''}", fontsize="medium")
-    ax.spines[["top", "right"]].set_visible(False)
 
 
 def draw_diagnosis(summary: dict[str, Any], figure: Any = None) -> Any:

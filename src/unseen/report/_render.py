@@ -24,7 +24,7 @@ def render_comparison(summary: Mapping[str, Any]) -> str:
     ----------
     summary : dict
         Plain values under the keys title, data, verdict, domains, methods, ensemble, embedding, diagnosis,
-        confusion, hardest, settings, provenance, and pictures (thumbnails as data URLs, by row).
+        confusion, settings, provenance, and pictures (thumbnails as data URLs, by row).
         Percentages are given as 0 to 100; any number may be None.
 
     Returns

@@ -2,8 +2,6 @@
 
 from ._column_roles import MIN_DOMAIN_ROWS, Dates, TableOptions
 from ._files import (
-    MAX_EXCEL_ROWS,
-    TEXT_OPTIONS,
     are_part_names,
     get_file_ending,
     is_folder_or_pattern,
