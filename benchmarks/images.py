@@ -11,13 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from unseen.images import Extractor, find_photos
+from unseen.images import Network, Preprocessing, extract, find_photos
+from unseen.images._pixels import decode_image
 
 from .measure import Row, peak_bytes
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 PHOTOS, NETWORK = DATA / "office_caltech_photos", DATA / "models" / "efficientnet-lite0.onnx"
 COPIES = 6
+PRESET = "tf-lite"
+BATCH_SIZE = 16
 
 
 def rows() -> Iterator[Row]:
@@ -39,27 +42,29 @@ def copy(folder: Path, times: int) -> None:
             target.write_bytes(path.read_bytes() + b"\0" * i)
 
 
-def extractor() -> Extractor:
-    made = Extractor(model=NETWORK, preprocessing="tf-lite")
+def open_network() -> Network:
+    network = Network(NETWORK)
+    size = Preprocessing.from_spec(PRESET).output_size(*network.size)
     for _ in range(3):  # a session is slow at first
-        made.network.features(np.zeros((made.batch_size, *made.size, 3), np.float32))
-    return made
+        network.features(np.zeros((BATCH_SIZE, *size, 3), np.float32))
+    return network
 
 
 def time_row(folder: str) -> Row:
     """All in one run, since machines have slow spells."""
-    ours, files = extractor(), find_photos(folder).files
+    network, files = open_network(), find_photos(folder).files
+    preprocessing = Preprocessing.from_spec(PRESET)
+    size = preprocessing.output_size(*network.size)
     cpu = time.process_time()
-    with ours.open_cache() as cache:
-        pixels = [ours._read_file(cache, str(path)).pixels for path in files]
+    pixels = [preprocessing.pixels(decode_image(path.read_bytes()), *size) for path in files]
     decode_cpu = time.process_time() - cpu
-    batches = [np.stack(pixels[i : i + ours.batch_size]) for i in range(0, len(pixels), ours.batch_size)]
+    batches = [np.stack(pixels[i : i + BATCH_SIZE]) for i in range(0, len(pixels), BATCH_SIZE)]
     start, cpu = time.perf_counter(), time.process_time()
     for batch in batches:
-        ours.network.features(batch)
+        network.features(batch)
     alone, network_cpu = time.perf_counter() - start, time.process_time() - cpu
     start = time.perf_counter()
-    ours.extract(find_photos(folder))
+    extract(find_photos(folder), network, preprocessing=PRESET, batch_size=BATCH_SIZE)
     wall = time.perf_counter() - start
     spread = (decode_cpu + network_cpu) / (os.cpu_count() or 1)
     detail = (
@@ -72,12 +77,12 @@ def time_row(folder: str) -> Row:
 
 def memory_row(folder: Path) -> Row:
     """What six times the photographs take beside what one of each takes, features left out."""
-    prepare = "from benchmarks.images import extractor, write_all\nours = extractor()"
-    few, many = (peak_bytes(prepare, f"write_all(ours, {str(folder)!r}, {only})") for only in (True, False))
+    prepare = "from benchmarks.images import open_network, write_all\nnetwork = open_network()"
+    few, many = (peak_bytes(prepare, f"write_all(network, {str(folder)!r}, {only})") for only in (True, False))
     return Row(f"memory for {COPIES} times the photographs / for one", many / few, 1.25, True, f"{many / 1e6:.0f} MB")
 
 
-def write_all(ours: Extractor, folder: str, few: bool) -> None:
+def write_all(network: Network, folder: str, few: bool) -> None:
     pattern = r"^([^/]+)/"
     photos = find_photos(folder, pattern)
     if few:
@@ -85,5 +90,5 @@ def write_all(ours: Extractor, folder: str, few: bool) -> None:
         for values in (photos.paths, photos.label, photos.domain):
             values[:] = [values[i] for i in kept]
     with tempfile.TemporaryDirectory() as target:
-        own = Extractor(model=NETWORK, preprocessing="tf-lite", cache=Path(target, "cache.sqlite"))
-        own.write(photos, Path(target, "features.parquet"))
+        extraction = extract(photos, network, preprocessing=PRESET, cache=Path(target, "cache.sqlite"))
+        extraction.write(Path(target, "features.parquet"))

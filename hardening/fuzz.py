@@ -34,7 +34,7 @@ CORPUS = ROOT / "tests" / "corpus"
 sys.path.insert(0, str(ROOT / "tests"))
 
 from readers import PATIENTS, READERS, ForeignError, Home, X, Y, open_home, run_reader  # noqa: E402
-from unseen.images import ImageFeatures  # noqa: E402
+from unseen.images import extract  # noqa: E402
 
 FILES = {"model": 5_000, "csv": 2_000, "npz": 2_000, "image": 2_000, "network": 1_000}  # 500 of all others
 TRUNCATED = ("parquet", "arrow", "mat")  # forged sizes in these formats may end the process in another library
@@ -82,8 +82,7 @@ def seeds(home: Home, reader: str) -> list[tuple[str, bytes]]:
         home.run(paths[0])
     else:
         paths = [folder / "features.sqlite"]
-        parameters = home.network.get_params() | {"cache": str(paths[0])}
-        ImageFeatures(**parameters).fit([home.picture]).transform([home.picture])
+        extract([home.picture], home.network, cache=paths[0], n_jobs=1)
     return [(path.name, path.read_bytes()) for path in paths]
 
 

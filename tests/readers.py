@@ -30,8 +30,7 @@ from tiny_network import tiny_network
 from unseen import CIDG
 from unseen.datasets import load_folder
 from unseen.evaluation import Protocol, Store, Task, run
-from unseen.images import ImageFeatures, extract, find_photos
-from unseen.images._features import Thumbnails
+from unseen.images import extract, find_photos
 from unseen.model_selection import HEADS, EnsembleClassifier
 from unseen.models import ModelFileError, TableModel, load_model, read_card, save_model
 from unseen.shift import Novelty
@@ -85,7 +84,7 @@ class Home:
             save_model(model, self.model_path(name), card)
         tiny_network(folder / "network.onnx")
         Image.fromarray(np.arange(192, dtype=np.uint8).reshape(8, 8, 3)).save(folder / "picture.png")
-        self.network = ImageFeatures(model=str(folder / "network.onnx"), n_jobs=1).fit(["picture.png"])
+        self.network = folder / "network.onnx"
         self.patients, self.arrays = (load_model(self.model_path(name)) for name in ("patients.csv", "arrays.npz"))
 
     def model_path(self, name: str) -> Path:
@@ -149,12 +148,11 @@ def _store(home: Home, path: Path) -> None:
 
 
 def _cache(home: Home, path: Path) -> None:
-    with_cache = ImageFeatures(**home.network.get_params() | {"cache": str(path)}).fit([home.picture])
-    with_cache.transform([home.picture])
+    extract([home.picture], home.network, cache=path, n_jobs=1, strict=True)
 
 
 def _network(home: Home, path: Path) -> None:
-    ImageFeatures(model=str(path), n_jobs=1).fit_transform([home.picture])
+    extract([home.picture], path, n_jobs=1, strict=True)
 
 
 def _make_then_read(read_folder: Reader) -> Reader:
@@ -191,7 +189,10 @@ def make_folder(description: list[dict[str, str]], folder: Path) -> None:
 def _read_each(home: Home, folder: Path) -> None:
     """Read every entry of a folder by its path."""
     readers: tuple[Callable[[Any], Any], ...] = (load_table, load_model, Store, home.patients.predict, _read_batches)
-    readers += (lambda path: home.network.transform([path]), lambda path: ImageFeatures(model=path).fit(["x.png"]))
+    readers += (
+        lambda path: extract([path], home.network, n_jobs=1, strict=True),
+        lambda path: extract([home.picture], path, n_jobs=1),
+    )
     for entry in sorted(folder.iterdir()):
         for read in readers:
             try:
@@ -214,9 +215,8 @@ READERS: dict[str, tuple[Reader, ...]] = {
     "mat": (*TABLE, lambda home, path: home.arrays.predict(path)),
     "mat73": TABLE,
     "image": (
-        lambda home, path: home.network.transform([path]),
-        lambda home, path: Thumbnails([path])([0]),
-        lambda home, path: extract([path], home.network.model, preprocessing="tf-lite", n_jobs=1),
+        lambda home, path: extract([path], home.network, n_jobs=1, strict=True),
+        lambda home, path: extract([path], home.network, preprocessing="tf-lite", n_jobs=1),
     ),
     "network": (_network,),
     "results": (_store, lambda home, path: home.run(path)),
@@ -228,7 +228,7 @@ READERS: dict[str, tuple[Reader, ...]] = {
                 lambda home, folder: load_folder(folder),
                 lambda home, folder: load_table(folder),
                 lambda home, folder: home.patients.predict(folder),
-                lambda home, folder: extract(folder, home.network.model, n_jobs=1),
+                lambda home, folder: extract(folder, home.network, n_jobs=1),
                 _read_each,
             ),
         )

@@ -1,4 +1,4 @@
-"""The commands on photographs: a table of features, a comparison with thumbnails, the paper's tables."""
+"""The commands on photographs: a table of features."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of pictures: found in any layout, nothing read twice, and from file names to labels."""
+"""Tables of pictures: found in any layout, nothing read twice."""
 
 from __future__ import annotations
 
@@ -11,17 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
 
-import unseen
 from tiny_network import tiny_network
-from unseen import CIDG, load_model
-from unseen.images import Extractor, ImageFeatures, extract, find_photos, photo_table
 from unseen.images import _extract as extraction
-from unseen.models import save_model
+from unseen.images import extract, find_photos
 from unseen.tables import TableError, load_table
 
 pytest.importorskip("PIL.Image", reason="pictures need the extra images")
@@ -92,13 +85,13 @@ def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path, network, monkeypat
 
 def test_the_table_is_taken_as_it_is_and_says_how_it_was_made(tmp_path, network):
     photos = find_photos(some_photos(tmp_path))
-    extractor = Extractor(model=network, output_name="fc6", preprocessing="tf-lite")
-    written = extractor.write(photos, tmp_path / "features.parquet")
+    written = extract(photos, network, output_name="fc6", preprocessing="tf-lite")
+    written.write(tmp_path / "features.parquet")
     assert (written.paths, written.skipped) == (photos.paths, [])
     table = load_table(tmp_path / "features.parquet")
     assert table.X.shape == (24, 4)
     assert (table.y.tolist(), table.domain.tolist()) == (photos.label, photos.domain)
-    np.testing.assert_array_equal(table.X, extract(photos, network, output_name="fc6", preprocessing="tf-lite").X)
+    np.testing.assert_array_equal(table.X, written.X)
     facts = json.loads(
         pytest.importorskip("polars").read_parquet_metadata(tmp_path / "features.parquet")["unseen.images"]
     )
@@ -111,8 +104,7 @@ def test_the_table_is_taken_as_it_is_and_says_how_it_was_made(tmp_path, network)
 def test_a_table_needs_one_picture_that_can_be_read(tmp_path, network):
     photos = find_photos(folder_of(tmp_path, {"bonn/cat/1.png": b"no"}))
     with pytest.raises(TableError, match=r"none of its 1 image can be read: .*1.png: not an image"):
-        Extractor(model=network).write(photos, tmp_path / "features.parquet")
-    assert not (tmp_path / "features.parquet").exists()
+        extract(photos, network)
 
 
 def touched(tmp_path, *names):
@@ -166,9 +158,9 @@ def test_names_that_are_no_text_are_no_obstacle(tmp_path, network):
     Path(os.fsdecode(path)).write_bytes(saved(solid(), "x.png"))
     photos = find_photos(folder)
     assert photos.label == ["caf\ufffd"]
-    ours = Extractor(model=network, cache=tmp_path / "cache.sqlite")
-    assert ours.write(photos, tmp_path / "features.parquet").skipped == []
-    assert len(ours.extract(photos).X) == 1
+    written = extract(photos, network, cache=tmp_path / "cache.sqlite")
+    written.write(tmp_path / "features.parquet")
+    assert (written.skipped, len(written.X)) == ([], 1)
 
 
 def test_folders_of_another_shape_are_told_what_to_do(tmp_path):
@@ -189,66 +181,3 @@ def test_features_of_real_photographs_are_those_computed_elsewhere():
     expected = np.array([known["/".join(Path(path).parts[-3:])] for path in found.paths])
     assert len(expected) == 80
     assert np.linalg.norm(found.X - expected, axis=1).max() <= 1e-3 * np.linalg.norm(expected, axis=1).min()
-
-
-def colored(tmp_path):
-    """Paths, classes and domains of pictures whose colors tell the class."""
-    folder, classes = tmp_path / "colored", {"red": (200, 30, 30), "blue": (30, 30, 200)}
-    rng, rows = np.random.default_rng(0), []
-    for place in ("bonn", "leeds", "oslo"):
-        for name, color in classes.items():
-            for i in range(4):
-                values = np.clip(np.array(color) + rng.integers(-20, 20, 3), 0, 255).tolist()
-                path = folder_of(folder, {f"{place}/{name}/{i}.png": saved(solid(tuple(values)), "x.png")})
-                rows.append((str(path / place / name / f"{i}.png"), name, place))
-    return map(np.array, zip(*rows, strict=True))
-
-
-def test_a_pipeline_from_file_names_to_labels_is_saved_without_its_network(tmp_path, network):
-    pytest.importorskip("skops", reason="model files need it")
-    paths, y, domain = colored(tmp_path)
-    steps = ImageFeatures(model=str(network), output_name="fc6", preprocessing={"scale": 1, "mean": [0.5]}), CIDG()
-    pipeline = make_pipeline(*steps, KNeighborsClassifier(1, algorithm="brute"))
-    pipeline.fit(paths, y, cidg__sample_domain=domain)
-    assert (pipeline.predict(paths) == y).all()
-    assert (pipeline.predict(paths[:, None]) == y).all()
-    assert steps[0].get_feature_names_out().tolist() == [f"imagefeatures{j}" for j in range(4)]
-    save_model(pipeline, tmp_path / "model.unseen", {})
-
-    # In a process that has not imported unseen.images, and in whose folder the network is.
-    code = "import sys, unseen; print(*unseen.load_model(sys.argv[1]).estimator.predict(sys.argv[2:]))"
-    command = [sys.executable, "-c", code, tmp_path / "model.unseen", *paths[:5]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=network.parent)
-    assert done.stdout.split() == y[:5].tolist(), done.stderr
-    loaded = load_model(tmp_path / "model.unseen").estimator.set_params(imagefeatures__model=str(network))
-    assert (loaded.predict(paths) == y).all()
-    tiny_network(network, weights=np.ones((3, 4), np.float32))
-    with pytest.raises(ValueError, match="This transformer was fitted with another network: sha256"):
-        loaded.predict(paths)
-
-
-def test_the_transformer_says_what_is_wrong(tmp_path, network):
-    features = ImageFeatures(model=str(network))
-    with pytest.raises(ValueError, match=r"path of an image for each sample; got shape \(2, 2\)"):
-        features.fit([[1, 2], [3, 4]])
-    with pytest.raises(NotFittedError):
-        features.transform(["x.png"])
-    features.fit(["x.png"])
-    with pytest.raises(ValueError, match=r"x.png cannot be read: No such file"):
-        features.transform([tmp_path / "x.png"])
-    features.set_params(preprocessing="caffe")
-    with pytest.raises(ValueError, match="fitted with other settings"):
-        features.transform(["x.png"])
-    assert clone(features).get_params() == features.get_params()
-
-
-def test_photographs_are_compared_from_python(tmp_path, network):
-    colored(tmp_path)
-    table = photo_table(tmp_path / "colored" / "photos", network)
-    found = unseen.compare(table, methods=["1-NN", "nearest mean"], quick=True)
-    assert found.to_dict()["data"]["n_samples"] == 24
-    assert found.to_dict()["pictures"] == {}  # without a projection nothing is plotted
-    addresses = table.pictures([0, 23])
-    assert all(address.startswith("data:image/jpeg;base64,") for address in addresses)
-    Path(table.pictures.files[0]).unlink()
-    assert table.pictures([0]) == [""]

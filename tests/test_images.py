@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tiny_network import tiny_model, tiny_network
-from unseen.images import Preprocessing, extract, photo_table
+from unseen.images import Preprocessing, extract
 from unseen.images import _extract as extraction
 from unseen.tables import TableError
 
@@ -239,7 +239,7 @@ def test_a_network_without_outputs_is_refused(tmp_path):
 def test_files_of_too_many_bytes_are_not_read(tmp_path, network, monkeypatch):
     monkeypatch.setattr("unseen.images._extract.MAX_FILE_BYTES", 10)
     with pytest.raises(TableError, match=r"it has \d+ bytes; the maximum is 10"):
-        photo_table(some_photos(tmp_path, 1), network)
+        extract(some_photos(tmp_path, 1), network)
 
 
 def test_onnxruntime_collects_no_telemetry(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 
 pytest.importorskip("polars", reason="tables need the extra")
@@ -59,75 +59,6 @@ def megabytes_of_loading(sound, forged):
 
 
 # Side effects
-
-
-@pytest.fixture
-def image_features(tmp_path):
-    """A transformer with a cache in a folder that does not exist, fitted without it."""
-    pytest.importorskip("onnxruntime", reason="networks need the extra")
-    image = pytest.importorskip("PIL.Image", reason="pictures need the extra")
-    from tiny_network import tiny_network
-    from unseen.images import ImageFeatures
-
-    image.new("RGB", (8, 8), (200, 30, 30)).save(tmp_path / "red.png")
-    image.new("RGB", (8, 8), (30, 30, 200)).save(tmp_path / "blue.png")
-    network = tiny_network(tmp_path / "tiny.onnx")
-    features = ImageFeatures(model=str(network), n_jobs=1).fit(["red.png"])
-    return features.set_params(cache=str(tmp_path / "made" / "features.sqlite"), batch_size=10**6, n_jobs=7, verbose=1)
-
-
-def sessions_of_networks(monkeypatch):
-    """The list of networks that are run from now on."""
-    from unseen.images._network import Network
-
-    opened, session = [], Network.session.func
-    monkeypatch.setattr(Network, "session", property(lambda self: opened.append(self.path) or session(self)))
-    return opened
-
-
-def test_a_forged_preprocessor_does_not_run_a_network_while_it_is_loaded(
-    file, model, image_features, tmp_path, monkeypatch
-):
-    """A forged imputer turns the zeros of a trial into the path of a picture, which the network would be given."""
-    opened = sessions_of_networks(monkeypatch)
-    first = ColumnTransformer([("first", SimpleImputer(), [0])], sparse_threshold=0).fit(np.ones((2, 5)))
-    paths = SimpleImputer(strategy="most_frequent").fit(np.ones((2, 1)))
-    vars(paths).update(missing_values=0.0, _fit_dtype=np.dtype(object), _fill_dtype=np.dtype(object))
-    paths.statistics_ = np.array([str(tmp_path / "red.png")], dtype=object)
-    forged = copy.deepcopy(model)
-    forged.preprocessor = Pipeline([("first", first), ("paths", paths), ("image", image_features)])
-    with pytest.raises(ModelFileError, match="a model of tables holds ImageFeatures, which reads files"):
-        load_model(forge(tmp_path / "forged.unseen", file, forged))
-    assert opened == []
-    assert not (tmp_path / "made").exists()
-
-
-def test_a_pipeline_with_a_network_is_loaded_without_opening_it(file, image_features, tmp_path, monkeypatch):
-    paths, y = [str(tmp_path / "red.png"), str(tmp_path / "blue.png")], ["red", "blue"]
-    sound = copy.deepcopy(image_features).set_params(cache=None, n_jobs=1, verbose=0)
-    classifier = KNeighborsClassifier(1, algorithm="brute", n_jobs=3).fit(sound.transform(paths), y)
-    forged = forge(tmp_path / "forged.unseen", file, make_pipeline(image_features, classifier))
-    opened = sessions_of_networks(monkeypatch)
-    pipeline = load_model(forged).estimator
-    assert opened == []
-    assert not (tmp_path / "made").exists()
-    params = pipeline[0].get_params()
-    defaults = {"model": "tiny.onnx", "cache": None, "batch_size": 16, "n_jobs": None, "verbose": 0}
-    assert {name: params[name] for name in defaults} == defaults
-    with pytest.raises(FileNotFoundError, match=r"'tiny\.onnx' does not exist\. Set model to .*: tiny\.onnx, sha256"):
-        pipeline.predict(paths)
-    pipeline.set_params(imagefeatures__model=str(tmp_path / "tiny.onnx"))
-    assert pipeline.predict(paths).tolist() == y
-
-
-def test_a_network_with_another_hash_is_not_run(image_features, tmp_path, monkeypatch):
-    from tiny_network import WEIGHTS, tiny_network
-
-    opened = sessions_of_networks(monkeypatch)
-    other = tiny_network(tmp_path / "other.onnx", weights=2 * WEIGHTS)
-    with pytest.raises(ValueError, match="fitted with another network: sha256"):
-        image_features.set_params(model=str(other)).transform([str(tmp_path / "red.png")])
-    assert opened == []
 
 
 def test_settings_of_how_to_compute_are_not_restored(file, tmp_path, monkeypatch):

@@ -69,15 +69,6 @@ def validation_of_sites():
     return validate_predictions(y, {"model": p, "other": p**2}, sample_domain=site, threshold="youden").to_html()
 
 
-PIXEL = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
-
-
-def of_photographs():
-    """A comparison whose samples have pictures, and more classes than confusion tables show at once."""
-    summary = comparison(n_classes=9, n_points=30)
-    return summary | {"pictures": {str(row): PIXEL for row in summary["embedding"]["row"]}}
-
-
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as driver:
@@ -93,7 +84,7 @@ def files(tmp_path_factory):
         "plain": render_comparison(comparison()),
         "nasty": render_comparison(comparison(n_domains=12, n_classes=20, n_points=2000, nasty=True)),
         "diagnosis": render_diagnosis(diagnosis()),
-        "photographs": render_comparison(of_photographs()),
+        "classes": render_comparison(comparison(n_classes=9, n_points=30)),
         "wide": render_comparison(differing_by_tens()),
         "validation": validation_of_sites(),
         "notebook": f"<!DOCTYPE html><p>Above</p>{2 * render_diagnosis(diagnosis(), fragment=True)}",
@@ -125,7 +116,7 @@ def visit(browser, files):
     assert trouble == []
     outside = [url for url in requests if not url.startswith("data:")]
     assert {url.split("/")[-1].split("#")[0] for url in outside} <= {
-        f"{name}.html" for name in ("plain", "nasty", "diagnosis", "notebook", "wide", "photographs", "validation")
+        f"{name}.html" for name in ("plain", "nasty", "diagnosis", "notebook", "wide", "classes", "validation")
     }
 
 
@@ -313,12 +304,3 @@ def test_paper_gets_everything_and_no_controls(visit):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     tall = page.locator(".scroll.tall").evaluate("(e) => [e.scrollHeight, e.clientHeight]")
     assert tall[0] <= tall[1] + 1
-
-
-def test_samples_show_their_pictures(visit):
-    page = visit("photographs")
-    page.locator(".panel").first.focus()
-    page.keyboard.press("ArrowRight")
-    picture = page.locator(".tip img")
-    picture.wait_for()
-    assert picture.evaluate("(one) => one.decode().then(() => one.naturalWidth)") == 1

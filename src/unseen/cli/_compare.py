@@ -154,8 +154,7 @@ def run_and_report(
             comparison.write_report(report)
             message_console.print(f"Wrote {report}")
         summary = comparison.to_dict()
-        without_pictures = {name: value for name, value in summary.items() if name != "pictures"}
-        print_result(without_pictures, show_comparison, select_format(format, output), output, list_scores(summary))
+        print_result(summary, show_comparison, select_format(format, output), output, list_scores(summary))
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
         error_console.print(
             "Some methods failed; the reasons are listed above. Run the same command again to retry them."

@@ -14,7 +14,7 @@ from . import _options as o
 from ._report import message_console, print_notices, translate_errors
 
 if TYPE_CHECKING:
-    from ..images import Extractor, Skipped
+    from ..images import Skipped
 
 PHOTOS_HELP = "Folder of images in DOMAIN/CLASS/, or a table with the columns path, label and domain."
 Photos = Annotated[Path, typer.Argument(metavar="PHOTOS", help=PHOTOS_HELP, show_default=False)]
@@ -59,7 +59,8 @@ def extract(
 
     Example: unseen extract photos -o features.parquet --network alexnet.onnx --output-name fc6 --preset caffe
     """
-    from ..images import find_photos
+    from ..images import Network, Preprocessing, find_photos
+    from ..images import extract as extract_features
 
     with translate_errors():
         if output == o.STANDARD_OUTPUT:
@@ -68,58 +69,30 @@ def extract(
         check_output_path(output.with_suffix(".skipped.csv"))
         overrides = dict(map(_parse_override, override or []))
         collection = find_photos(photos, domain_from)
-        extractor = make_extractor(
-            collection.name,
-            network,
-            output_name=output_name,
-            preprocessing={"preset": preset, **overrides},
-            store=store,
+        # Errors of the network and its settings are raised before any image is read.
+        opened_network = Network(network, output_name, jobs)
+        preprocessing = Preprocessing.from_spec({"preset": preset, **overrides})
+        preprocessing.output_size(*opened_network.size)
+        cache = store or Path(f"{collection.name.replace(' ', '-')}.unseen-features.sqlite")
+    with translate_errors(f"Computed features are stored in {cache}. Run the same command again to continue."):
+        extraction = extract_features(
+            collection,
+            opened_network,
+            preprocessing=preprocessing,
+            cache=cache,
             batch_size=batch_size,
-            n_jobs=jobs,
             strict=strict,
             verbose=int(not quiet),
         )
-    with translate_errors(
-        f"Computed features are stored in {extractor.cache}. Run the same command again to continue."
-    ):
-        extraction = extractor.write(collection, output)
+        extraction.write(output)
         n_domains = len(set(collection.domain))
         n_classes = len(set(collection.label))
-        facts = extractor.facts
+        facts = extraction.facts
         message_console.print(
             f"Wrote {output}: {len(extraction.paths):,} images of {n_domains} domains and {n_classes} classes, tensor "
             f"{facts['output']!r} of {facts['network']}"
         )
         write_skipped(extraction.skipped, output.with_suffix(".skipped.csv"))
-
-
-def make_extractor(
-    name: str,
-    network: Path,
-    *,
-    output_name: str | None,
-    preprocessing: str | dict[str, Any],
-    store: Path | None = None,
-    batch_size: int = 16,
-    n_jobs: int | None = None,
-    strict: bool = False,
-    verbose: int = 1,
-) -> Extractor:
-    """Make an extractor that stores features in a file in the current folder, unless `store` names another."""
-    from ..images import Extractor
-
-    extractor = Extractor(
-        model=network,
-        output_name=output_name,
-        preprocessing=preprocessing,
-        cache=store or Path(f"{name.replace(' ', '-')}.unseen-features.sqlite"),
-        batch_size=batch_size,
-        n_jobs=n_jobs,
-        strict=strict,
-        verbose=verbose,
-    )
-    _ = extractor.facts  # opens the network, so that its errors are raised before any image is read
-    return extractor
 
 
 def write_skipped(skipped: list[Skipped], path: Path) -> None:

@@ -48,7 +48,6 @@ from ._statistics import CONFIDENCE_LEVEL, ComparisonResults, Interval, select_b
 from ._statistics import Scale as ScoreScale
 from ._store import Row
 
-MAX_PLOT_THUMBNAILS = 800  # they take about a megabyte of the page
 MAX_CONFUSION_COUNTS = 100_000  # in all confusion tables together; they take a few megabytes of the page
 MIN_CONFUSION_CLASSES = 8  # in each confusion table
 MAX_PLOT_POINTS = 2000  # more points overlap and make the page slow
@@ -142,8 +141,6 @@ class Comparison(EvaluationResult):
             ],
             "provenance": _describe_provenance(self.protocol, self.facts),
         }
-        if table.pictures is not None:
-            summary["pictures"] = _make_thumbnails(summary, table)
         result: dict[str, Any] = plain_values(summary)
         return result
 
@@ -259,8 +256,7 @@ def compare(
     ----------
     data : array-like of shape (n_samples, n_features), DataFrame, str, path or Table
         Samples; or a table, as a DataFrame of pandas or polars or as the path of a file or folder: see
-        :doc:`/user_guide/compare`; or a Table that was read already, such as that of photographs: see
-        :doc:`/user_guide/images`.
+        :doc:`/user_guide/compare`; or a Table that was read already.
     y : array-like of shape (n_samples,), default=None
         Class labels, unless they are a column of a table.
     sample_domain : array-like of shape (n_samples,), default=None
@@ -626,16 +622,6 @@ def _count_confusions(predictions: HeldOutPredictions, verdict: Verdict) -> list
             }
         )
     return tables
-
-
-def _make_thumbnails(summary: Mapping[str, Any], table: Table) -> dict[str, str]:
-    """Make thumbnails of the samples in the report, by row number from 1; of a subset, if there are many."""
-    assert table.pictures is not None
-    plotted = [] if summary["embedding"] is None else summary["embedding"]["row"].tolist()
-    step = 1 + max(len(plotted) - 1, 0) // MAX_PLOT_THUMBNAILS
-    row_numbers = plotted[::step]
-    thumbnails = table.pictures([number - 1 for number in row_numbers])
-    return dict(zip(map(str, row_numbers), thumbnails, strict=True))
 
 
 def _shown_settings(row: Row) -> dict[str, Any]:

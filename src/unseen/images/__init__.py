@@ -3,9 +3,9 @@
 Needs onnx, onnxruntime and Pillow: ``pip install 'unseen[images]'``.
 """
 
-from ._extract import Extraction, Extractor, Skipped, extract
-from ._features import ImageFeatures, photo_table
+from ._extract import Extraction, Skipped, extract
+from ._network import Network
 from ._photos import Photos, find_photos
 from ._pixels import PRESETS, Preprocessing
 
-__all__ = ["Extraction", "ImageFeatures", "Photos", "Preprocessing", "extract", "find_photos", "photo_table"]
+__all__ = ["Extraction", "Photos", "Preprocessing", "extract", "find_photos"]

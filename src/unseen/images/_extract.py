@@ -13,11 +13,11 @@ import sqlite3
 import threading
 import zlib
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,7 +141,7 @@ class Extraction:
     skipped : list of (path, reason)
         Files that could not be read.
     facts : dict
-        The network and its hash, its output, and the preprocessing.
+        The network and its hash, its output, the preprocessing, and the folder of the images.
     """
 
     X: Features
@@ -158,171 +158,15 @@ class Extraction:
         known = pl.DataFrame({name: values for name, values in columns.items() if values is not None})
         return known.hstack(pl.from_numpy(self.X, schema=names, orient="row"))
 
-
-@dataclass(frozen=True, kw_only=True)
-class Extractor:
-    """A network with its settings, which :func:`unseen.images.extract` documents."""
-
-    model: str | os.PathLike[str]
-    output_name: str | None = None
-    preprocessing: Preprocessing | Mapping[str, Any] | str = "torchvision"
-    cache: str | os.PathLike[str] | None = None
-    batch_size: int = DEFAULT_BATCH_SIZE
-    n_jobs: int | None = None
-    strict: bool = False
-    verbose: int = 0
-
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ParameterError("batch_size", f"batch_size must be 1 or more; got {self.batch_size}.")
-
-    @cached_property
-    def network(self) -> Network:
-        """The network, opened once."""
-        return Network(self.model, self.output_name, self.n_threads)
-
-    @property
-    def n_threads(self) -> int:
-        """Number of threads that read images, and of threads that run the network."""
-        if self.n_jobs is None or self.n_jobs < 1:
-            return os.cpu_count() or 1
-        return self.n_jobs
-
-    @cached_property
-    def resolved_preprocessing(self) -> Preprocessing:
-        """The preprocessing of the images."""
-        return Preprocessing.from_spec(self.preprocessing)
-
-    @cached_property
-    def size(self) -> tuple[int, int]:
-        """Height and width of the images that the network receives."""
-        return self.resolved_preprocessing.output_size(*self.network.size)
-
-    @cached_property
-    def facts(self) -> dict[str, Any]:
-        """The network, its output and the preprocessing, as plain values."""
-        return {
-            "network": self.network.path.name,
-            "sha256": self.network.digest,
-            "output": self.network.output_name,
-            "size": list(self.size),
-            "preprocessing": json.loads(json.dumps(vars(self.resolved_preprocessing))),
-        }
-
-    def extract(self, photos: Photos | Sequence[str | os.PathLike[str]]) -> Extraction:
-        """Return the features of images; with paths relative to the root of photographs."""
-        files = photos.files if isinstance(photos, Photos) else [Path(path) for path in photos]
-        names = photos.paths if isinstance(photos, Photos) else [str(path) for path in files]
-        # The key of the cache covers everything that determines the features of an image.
-        settings = {name: value for name, value in self.facts.items() if name != "network"}
-        key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-        with Cache(self.cache, key) as cache:
-            rows, skipped = self._compute(cache, files)
-        kept = [i for i, row in enumerate(rows) if row is not None]
-        X = np.stack([row for row in rows if row is not None]) if kept else np.empty((0, self.count_features()), "f4")
-        label = [photos.label[i] for i in kept] if isinstance(photos, Photos) else None
-        domain = [photos.domain[i] for i in kept] if isinstance(photos, Photos) else None
-        return Extraction(X, [names[i] for i in kept], label, domain, skipped, self.facts)
-
-    def extract_collection(self, photos: Photos) -> Extraction:
-        """Return the features of photographs, at least one of which must be readable."""
-        extraction = self.extract(photos)
-        if not extraction.paths:
-            first = extraction.skipped[0]
-            problem = f"none of its {format_count(len(extraction.skipped), 'image')} can be read"
-            raise TableError([f"{problem}: {first.path}: {first.reason}."], source=photos.name)
-        return extraction
-
-    def write(self, photos: Photos, output: Path) -> Extraction:
-        """Write a Parquet file with path, label, domain and features; return what it holds."""
-        extraction = self.extract_collection(photos)
-        facts = {METADATA_KEY: json.dumps({**self.facts, "root": as_unicode(str(photos.root.resolve()))})}
-        with atomic_write(output) as file:
-            extraction.to_frame().write_parquet(file, metadata=facts)
-        return extraction
-
-    def count_features(self) -> int:
-        """Return the number of features, from the output of the network for one image."""
-        return self.network.features(np.zeros((1, *self.size, 3), np.float32)).shape[1]
-
-    def _compute(self, cache: Cache, files: Sequence[Path]) -> tuple[list[Features | None], list[Skipped]]:
-        """Compute the features of all files, or read them from the cache; None for files that cannot be read."""
-        rows: list[Features | None] = [None] * len(files)
-        skipped: list[Skipped] = []
-        new: dict[bytes, Features] = {}  # pixels, by digest
-        waiting: list[tuple[int, bytes]] = []  # positions of files whose pixels are in the batch
-        batch_size = self.network.batch_size or self.batch_size
-
-        def run_network() -> None:
-            if new:
-                features = dict(zip(new, self.network.features(np.stack(list(new.values()))), strict=True))
-                cache.add(features)
-                for position, digest in waiting:
-                    rows[position] = features[digest]
-                new.clear()
-                waiting.clear()
-
-        with (
-            quiet_decoding(),
-            ThreadPoolExecutor(self.n_threads) as pool,
-            progress("Reading images", len(files), self.verbose, print_last=True) as advance,
-        ):
-            for position, result in enumerate(self._read_ahead(pool, cache, files, batch_size)):
-                advance(1)
-                if isinstance(result, Skipped):
-                    if self.strict:
-                        raise ValueError(f"{result.path} cannot be read: {result.reason}.")
-                    skipped.append(result)
-                elif result.pixels is None:
-                    rows[position] = result.features
-                else:
-                    new[result.digest] = result.pixels
-                    waiting.append((position, result.digest))
-                    if len(new) == batch_size:
-                        run_network()
-            run_network()
-        return rows, skipped
-
-    def _read_ahead(
-        self, pool: ThreadPoolExecutor, cache: Cache, files: Sequence[Path], batch_size: int
-    ) -> Iterator[_ReadFile | Skipped]:
-        """Yield the files in order; threads read at most two batches ahead, which bounds the memory."""
-        pending: deque[Future[_ReadFile | Skipped]] = deque()
-        try:
-            for file in files:
-                pending.append(pool.submit(self._read_file, cache, os.path.abspath(file)))
-                if len(pending) >= 2 * batch_size + self.n_threads:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
-
-    def _read_file(self, cache: Cache, path: str) -> _ReadFile | Skipped:
-        """Read and decode a file in a thread, unless its features are cached."""
-        try:
-            size = os.stat(path).st_size
-            if is_special_file(Path(path)):
-                return Skipped(path, "it is not a regular file")
-            if size > MAX_FILE_BYTES:
-                return Skipped(path, f"it has {size:,} bytes; the maximum is {MAX_FILE_BYTES:,}")
-            content = Path(path).read_bytes()
-        except OSError as error:
-            return Skipped(path, error.strerror or str(error))
-        digest = hashlib.sha256(content).digest()
-        features = cache.find_features(digest)
-        if features is not None:
-            return _ReadFile(digest, features)
-        try:
-            return _ReadFile(digest, None, self.resolved_preprocessing.pixels(decode_image(content), *self.size))
-        except ValueError as error:
-            return Skipped(path, str(error))
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to a Parquet file, with `facts` in its metadata."""
+        with atomic_write(Path(path)) as file:
+            self.to_frame().write_parquet(file, metadata={METADATA_KEY: json.dumps(self.facts)})
 
 
 def extract(
     paths: Any,
-    model: str | os.PathLike[str],
+    model: str | os.PathLike[str] | Network,
     *,
     output_name: str | None = None,
     preprocessing: Preprocessing | Mapping[str, Any] | str = "torchvision",
@@ -339,8 +183,9 @@ def extract(
     paths : str, path, Photos or sequence of paths
         A folder DOMAIN/CLASS/, or a table with the columns path, label and domain, as
         :func:`~unseen.images.find_photos` reads them; the return value of that function; or paths of image files.
-    model : str or path
-        ONNX file of a network with one input of images. Their size and layout are read from the file.
+    model : str, path or Network
+        ONNX file of a network with one input of images, whose size and layout are read from the file; or the network in
+        it, for which `output_name` and `n_jobs` are not used.
     output_name : str, default=None
         Tensor of the network to use as features; None for its first output.
     preprocessing : Preprocessing, str or dict, default="torchvision"
@@ -369,14 +214,117 @@ def extract(
     >>> extraction.X.shape  # doctest: +SKIP
     (80, 2048)
     """
-    extractor = Extractor(
-        model=model,
-        output_name=output_name,
-        preprocessing=preprocessing,
-        cache=cache,
-        batch_size=batch_size,
-        n_jobs=n_jobs,
-        strict=strict,
-        verbose=verbose,
-    )
-    return extractor.extract(find_photos(paths) if is_path(paths) else paths)
+    if batch_size < 1:
+        raise ParameterError("batch_size", f"batch_size must be 1 or more; got {batch_size}.")
+    network = model if isinstance(model, Network) else Network(model, output_name, n_jobs)
+    preprocessing = Preprocessing.from_spec(preprocessing)
+    size = preprocessing.output_size(*network.size)
+    photos = find_photos(paths) if is_path(paths) else paths
+    files = photos.files if isinstance(photos, Photos) else [Path(path) for path in photos]
+    # Everything that determines the features of an image; its hash is the key of the cache.
+    settings = {
+        "sha256": network.digest,
+        "output": network.output_name,
+        "size": list(size),
+        "preprocessing": json.loads(json.dumps(vars(preprocessing))),
+    }
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    with (
+        Cache(cache, key) as opened_cache,
+        quiet_decoding(),
+        ThreadPoolExecutor(network.n_threads) as pool,
+        progress("Reading images", len(files), verbose, print_last=True) as advance,
+    ):
+        read = partial(_read_file, opened_cache, preprocessing, size)
+        batch_size = network.batch_size or batch_size
+        results = _read_ahead(pool, read, files, 2 * batch_size + network.n_threads)
+        rows, skipped = _run_network(network, opened_cache, results, batch_size, strict, advance)
+    facts: dict[str, Any] = {"network": network.path.name, **settings}
+    kept = sorted(rows)
+    if not kept and isinstance(photos, Photos):
+        problem = f"none of its {format_count(len(files), 'image')} can be read"
+        raise TableError([f"{problem}: {skipped[0].path}: {skipped[0].reason}."], source=photos.name)
+    X = np.stack([rows[i] for i in kept]) if kept else np.empty((0, 0), np.float32)
+    if not isinstance(photos, Photos):
+        return Extraction(X, [str(files[i]) for i in kept], None, None, skipped, facts)
+    facts["root"] = as_unicode(str(photos.root.resolve()))
+    columns = [[values[i] for i in kept] for values in (photos.paths, photos.label, photos.domain)]
+    return Extraction(X, *columns, skipped, facts)
+
+
+def _run_network(
+    network: Network,
+    cache: Cache,
+    results: Iterator[_ReadFile | Skipped],
+    batch_size: int,
+    strict: bool,
+    advance: Callable[[int], None],
+) -> tuple[dict[int, Features], list[Skipped]]:
+    """Compute the features of files that are not in the cache, batch by batch; return features by position."""
+    rows: dict[int, Features] = {}
+    skipped: list[Skipped] = []
+    pixels: dict[bytes, Features] = {}  # by digest
+    waiting: list[tuple[int, bytes]] = []  # positions of files whose pixels are in the batch
+
+    def run_batch() -> None:
+        if pixels:
+            features = dict(zip(pixels, network.features(np.stack(list(pixels.values()))), strict=True))
+            cache.add(features)
+            rows.update({position: features[digest] for position, digest in waiting})
+            pixels.clear()
+            waiting.clear()
+
+    for position, result in enumerate(results):
+        advance(1)
+        if isinstance(result, Skipped):
+            if strict:
+                raise ValueError(f"{result.path} cannot be read: {result.reason}.")
+            skipped.append(result)
+        elif result.features is not None:
+            rows[position] = result.features
+        else:
+            assert result.pixels is not None
+            pixels[result.digest] = result.pixels
+            waiting.append((position, result.digest))
+            if len(pixels) == batch_size:
+                run_batch()
+    run_batch()
+    return rows, skipped
+
+
+def _read_ahead(
+    pool: ThreadPoolExecutor, read: Callable[[str], _ReadFile | Skipped], files: Sequence[Path], n_ahead: int
+) -> Iterator[_ReadFile | Skipped]:
+    """Yield the files in order; threads read at most `n_ahead` of them ahead, which bounds the memory."""
+    pending: deque[Future[_ReadFile | Skipped]] = deque()
+    try:
+        for file in files:
+            pending.append(pool.submit(read, os.path.abspath(file)))
+            if len(pending) >= n_ahead:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def _read_file(cache: Cache, preprocessing: Preprocessing, size: tuple[int, int], path: str) -> _ReadFile | Skipped:
+    """Read and decode a file in a thread, unless its features are cached."""
+    try:
+        n_bytes = os.stat(path).st_size
+        if is_special_file(Path(path)):
+            return Skipped(path, "it is not a regular file")
+        if n_bytes > MAX_FILE_BYTES:
+            return Skipped(path, f"it has {n_bytes:,} bytes; the maximum is {MAX_FILE_BYTES:,}")
+        content = Path(path).read_bytes()
+    except OSError as error:
+        return Skipped(path, error.strerror or str(error))
+    digest = hashlib.sha256(content).digest()
+    features = cache.find_features(digest)
+    if features is not None:
+        return _ReadFile(digest, features)
+    try:
+        return _ReadFile(digest, None, preprocessing.pixels(decode_image(content), *size))
+    except ValueError as error:
+        return Skipped(path, str(error))

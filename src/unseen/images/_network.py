@@ -35,15 +35,13 @@ class Network:
         Path of the ONNX file.
     output_name : str, default=None
         Name of a tensor; None for the first declared output.
-    n_threads : int, default=None
-        Number of threads that run the network; None for one per core.
+    n_jobs : int, default=None
+        Number of threads that run the network; None or -1 for one per core.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], output_name: str | None = None, n_threads: int | None = None
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], output_name: str | None = None, n_jobs: int | None = None) -> None:
         self.path = Path(path).expanduser()
-        self.n_threads = n_threads
+        self.n_threads = n_jobs if n_jobs is not None and n_jobs > 0 else os.cpu_count() or 1
         if not self.path.is_file():
             raise FileNotFoundError(f"The file {str(self.path)!r} does not exist. Pass an ONNX file as model.")
         try:
@@ -105,7 +103,7 @@ class Network:
         runtime.disable_telemetry_events()
         options = runtime.SessionOptions()
         options.log_severity_level = 3
-        options.intra_op_num_threads = self.n_threads or os.cpu_count() or 1
+        options.intra_op_num_threads = self.n_threads
         # Threads that spin while they wait would take processor time from the threads that decode images.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         folder = str(self.path.parent.resolve())

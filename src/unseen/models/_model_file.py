@@ -36,7 +36,6 @@ from ._trusted_types import (
     check_estimators,
     check_structure,
     copy_for_file,
-    estimator_names,
     estimator_types,
     parse_json,
     reset_runtime_settings,
@@ -261,7 +260,7 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str | type] = 
     try:
         _reject_untrusted(path, check_structure(payload, names), names)
         with ignore_warnings(InconsistentVersionWarning):  # one warning below replaces one for each estimator
-            estimator = skops.loads(payload, trusted=[*TRUSTED, *estimator_names(), *names])
+            estimator = skops.loads(payload, trusted=[*TRUSTED, *map(type_name, estimator_types()), *names])
         check_estimators(estimator, names)
         reset_runtime_settings(estimator, names)
         model = Model(estimator, card, str(path))

@@ -14,11 +14,9 @@ import inspect
 import io
 import json
 import math
-import sys
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import PureWindowsPath
 from typing import Any
 
 import numpy as np
@@ -80,9 +78,6 @@ CLASSIFIERS = (KNeighborsClassifier, LabelBinarizer, LinearSVC, LogisticRegressi
 PREPARATIONS = (ColumnTransformer, Normalizer, OneHotEncoder, SimpleImputer, StandardScaler)
 FEATURE_MAPS = (FrozenEstimator, Nystroem, Pipeline, RBFSampler)
 ESTIMATORS = (*OWN_TYPES, *CLASSIFIERS, *PREPARATIONS, *FEATURE_MAPS, *TREE_ESTIMATORS, *TREE_PARTS)
-# Types of packages above this one, by module and name. They read files when `transform` is called. A model file may
-# hold them, but nothing of them runs while it is loaded, and `reset_runtime_settings` removes the paths that it names.
-HIGHER_LAYER_TYPES = {"unseen.images._features": "ImageFeatures"}
 # Parameters that say how and where to compute, not what: a file does not decide them.
 RUNTIME_PARAMETERS = ("batch_size", "cache", "memory", "n_jobs", "verbose")
 OUTPUT_CONFIG = "_sklearn_output_config"  # what `set_output` stores
@@ -94,17 +89,7 @@ UNFITTED = {OUTPUT_CONFIG, "_metadata_request", "epsilon", "estimator", "estimat
 
 def estimator_types() -> tuple[type, ...]:
     """What a model may consist of: the parts of our own models, and what methods in the table say they need."""
-    return (*ESTIMATORS, *_file_readers(), *(kind for method in METHODS.values() for kind in method.trusted_types))
-
-
-def _file_readers() -> tuple[type, ...]:
-    """The types of `HIGHER_LAYER_TYPES` that have been imported: no object has one of the others."""
-    return tuple(getattr(sys.modules[home], name) for home, name in HIGHER_LAYER_TYPES.items() if home in sys.modules)
-
-
-def estimator_names() -> list[str]:
-    """Their names, as model files have them, whether or not they are loaded."""
-    return [*map(type_name, estimator_types()), *(f"{home}.{name}" for home, name in HIGHER_LAYER_TYPES.items())]
+    return (*ESTIMATORS, *(kind for method in METHODS.values() for kind in method.trusted_types))
 
 
 def type_name(kind: type) -> str:
@@ -196,7 +181,7 @@ class _Structure:
         self.untrusted_types: set[str] = set()
         self._archive = archive
         self._trusted = trusted
-        self._objects = set(estimator_names())
+        self._objects = set(map(type_name, estimator_types()))
         self._nodes = 0
         self._estimators = 0
         self._seen: dict[int, int | None] = {}  # content of nodes by their number; None while it is not known yet
@@ -320,14 +305,11 @@ def copy_for_file(model: Any) -> Any:
 
 def check_estimators(model: Any, trusted: Collection[str] = ()) -> None:
     """Raise ValueError for state that compiled code would not survive, or that would take too much memory to use."""
-    readers = _file_readers() if isinstance(model, TableModel) else ()
     estimators = set(estimator_types())
     in_forest: set[int] = set()  # trees that were checked together with their forest
     for part in _parts(model, trusted):
         if isinstance(part, np.ndarray):
             _check_array(part)
-        elif type(part) in readers:
-            raise ValueError(f"a model of tables holds {type(part).__name__}, which reads files")
         elif type(part) in estimators:
             _check_attributes(part)
             width = measure_width(part)
@@ -341,11 +323,8 @@ def check_estimators(model: Any, trusted: Collection[str] = ()) -> None:
 
 
 def reset_runtime_settings(model: Any, trusted: Collection[str] = ()) -> None:
-    """Set parameters that say how and where to compute to their defaults, and remove output configurations.
-
-    A transformer that reads a file keeps its name, not the folder: it is found in the current one, or by `set_params`.
-    """
-    estimators, readers = set(estimator_types()), _file_readers()
+    """Set parameters that say how and where to compute to their defaults, and remove output configurations."""
+    estimators = set(estimator_types())
     for part in _parts(model, trusted):
         if type(part) not in estimators:
             continue
@@ -354,8 +333,6 @@ def reset_runtime_settings(model: Any, trusted: Collection[str] = ()) -> None:
         for name in RUNTIME_PARAMETERS:
             if name in parameters and name in state:
                 state[name] = parameters[name].default
-        if type(part) in readers:
-            state["model"] = PureWindowsPath(str(part.model)).name  # which splits at both kinds of slashes
     for part in _parts(model, trusted):
         if isinstance(part, HistGradientBoostingClassifier):
             restore_boosting(part)

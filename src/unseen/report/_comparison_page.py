@@ -135,7 +135,6 @@ def prepare_ensemble(summary: Mapping[str, Any]) -> Section:
 def prepare_embedding(summary: Mapping[str, Any]) -> Section:
     """Prepare the scatter plots; "payload" holds the values for the script."""
     embedding = summary["embedding"]
-    pictures = summary.get("pictures") or {}
     domains = [str(name) for name in embedding["domains"]]
     held_out = str(embedding["held_out"])
     payload = {
@@ -144,7 +143,6 @@ def prepare_embedding(summary: Mapping[str, Any]) -> Section:
         "heldOut": domains.index(held_out) if held_out in domains else -1,
         "panels": [scale_to_canvas(embedding["before"]), scale_to_canvas(embedding["after"])],
         **{name: [int(code) for code in embedding[name]] for name in ("class", "domain", "row")},
-        "pictures": [pictures.get(str(row)) for row in embedding["row"]] if pictures else [],
     }
     return {**embedding, "payload": payload}
 

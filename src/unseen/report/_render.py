@@ -24,8 +24,7 @@ def render_comparison(summary: Mapping[str, Any]) -> str:
     ----------
     summary : dict
         Plain values under the keys title, data, verdict, domains, methods, ensemble, embedding, diagnosis,
-        confusion, settings, provenance, and pictures (thumbnails as data URLs, by row).
-        Percentages are given as 0 to 100; any number may be None.
+        confusion, settings and provenance. Percentages are given as 0 to 100; any number may be None.
 
     Returns
     -------

@@ -85,13 +85,6 @@ function mark(panel) {
   if (picked.panel !== panel) return;
   const tip = document.createElement("div");
   tip.className = "tip";
-  const address = data.pictures[picked.sample];
-  if (address) {
-    const picture = document.createElement("img");
-    picture.src = address;
-    picture.alt = "";
-    tip.append(picture);
-  }
   for (const [label, value] of describe(picked.sample)) {
     const line = document.createElement("div");
     const name = document.createElement("bdi");

@@ -370,7 +370,7 @@ def find_column_notices(table: Table) -> list[str]:
 
 
 def _has_named_columns(table: Table, limit: int) -> bool:
-    return table.schema.label is not None and table.pictures is None and 0 < len(table.schema.columns) <= limit
+    return table.schema.label is not None and 0 < len(table.schema.columns) <= limit
 
 
 def audit_table(table: Table) -> tuple[Finding, ...]:

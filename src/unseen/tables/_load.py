@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -183,8 +183,6 @@ class Table:
         Group of each sample, such as the patient, a string; None without a group column.
     left_out : dict, default={}
         Columns that are not used, with the reason.
-    pictures : callable, default=None
-        Function that returns thumbnails of rows, given their indices, as data URLs.
 
     Examples
     --------
@@ -203,7 +201,6 @@ class Table:
     rows: NDArray[np.intp] = None  # type: ignore[assignment]
     group: NDArray[np.str_] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
-    pictures: Callable[[Sequence[int]], list[str]] | None = None
 
     def __post_init__(self) -> None:
         if self.rows is None:
