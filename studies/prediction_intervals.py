@@ -1,6 +1,6 @@
 """Simulate how often 95% prediction intervals for a new domain hold, and on which side they miss.
 
-Domains have a true performance that varies around a center, and it is measured on their rows. From the known domains,
+Domains have a true accuracy that varies around a center, and it is measured on their rows. From the known domains,
 intervals are computed for one more domain by four methods:
 
 - truth: `unseen.metrics.expected_performance`, for the true performance of the new domain;
@@ -21,14 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.special import expit, logit, ndtri, stdtrit
+from scipy.special import expit, logit, stdtrit
 
-from unseen.metrics import TAU_PRIOR_SCALES, Estimate, auc, expected_performance, random_effects, share
+from unseen.metrics import expected_performance, random_effects
 
 METHODS = ("truth", "measured", "textbook", "earlier")
 ROWS = (100, 400)  # fewest and most rows of a domain, whose logarithm is uniform
-EVENT_SHARE = 0.3
-FEW_DOMAINS = 4  # up to here the half-normal prior on tau is used
 ROUNDING = 1e-12
 
 
@@ -38,8 +36,6 @@ class World:
 
     Attributes
     ----------
-    metric : str
-        "accuracy" or "AUC".
     skill : str
         Scale on which the performance of domains is normal: "logit", or "raw", where it is clipped to [0, 1].
     center : float
@@ -50,50 +46,27 @@ class World:
         Known domains.
     """
 
-    metric: str
     skill: str
     center: float
     spread: float
     n_domains: int
 
-    @property
-    def tau_prior(self) -> float | None:
-        """Scale of the prior on tau, for few domains."""
-        return TAU_PRIOR_SCALES["logit"] if self.n_domains <= FEW_DOMAINS else None
-
-    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """True and measured performance, rows, and logits with standard errors; the last domain is the new one."""
+    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """True and measured accuracy, and rows; the last domain is the new one."""
         n = self.n_domains + 1
         noise = self.spread * rng.normal(size=n)
         center = logit(self.center) + noise if self.skill == "logit" else self.center + noise
         truth = expit(center) if self.skill == "logit" else np.clip(center, 0, 1)
         rows = np.exp(rng.uniform(*np.log(ROWS), size=n)).astype(int)
-        if self.metric == "accuracy":
-            estimates = [share(int(rng.binomial(r, p)), int(r)) for r, p in zip(rows, truth, strict=True)]
-        else:
-            estimates = [_measured_auc(rng, int(r), p) for r, p in zip(rows, truth, strict=True)]
-        values = np.array([one.value for one in estimates])
-        errors = np.array([one.se for one in estimates])
-        scaled = np.array([[one.scaled_value, one.scaled_se] for one in estimates])
-        if self.metric == "accuracy":
-            # The textbook takes logits of shares with half a success and half a failure more.
-            successes, failures = values * rows + 0.5, (1 - values) * rows + 0.5
-            scaled = np.column_stack([np.log(successes / failures), np.sqrt(1 / successes + 1 / failures)])
-        return truth, values, errors, rows, scaled
+        return truth, rng.binomial(rows, truth) / rows, rows
 
 
-def _measured_auc(rng: np.random.Generator, rows: int, truth: float) -> Estimate:
-    """AUC of normal scores, whose distance between classes gives the true AUC."""
-    n_events = max(round(EVENT_SHARE * rows), 2)
-    y = np.arange(rows) < n_events
-    return auc(y, rng.normal(size=rows) + np.sqrt(2) * ndtri(truth) * y)
-
-
-def textbook_interval(estimates: np.ndarray, standard_errors: np.ndarray) -> tuple[float, float]:
-    """Student's prediction interval with one estimate of tau, as metafor computes it."""
-    result = random_effects(estimates, standard_errors)
+def textbook_interval(values: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
+    """Student's prediction interval with one estimate of tau, as metafor computes it, of logits with half a row more."""
+    successes, failures = values * rows + 0.5, (1 - values) * rows + 0.5
+    result = random_effects(np.log(successes / failures), np.sqrt(1 / successes + 1 / failures))
     reach = stdtrit(result.degrees_of_freedom, 0.975) * np.sqrt(result.se**2 + result.tau2)
-    return result.estimate - reach, result.estimate + reach
+    return float(expit(result.estimate - reach)), float(expit(result.estimate + reach))
 
 
 def earlier_interval(values: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
@@ -115,26 +88,13 @@ def simulate(world: World, n_replicates: int, seed: int = 0) -> dict[str, dict[s
     outcomes: dict[str, list[tuple[bool, bool, float]]] = {method: [] for method in METHODS}
     known = slice(0, world.n_domains)
     for _ in range(n_replicates):
-        truth, values, errors, rows, scaled = world.draw(rng)
-        is_share = world.metric == "accuracy"
-
-        def expected(
-            n_rows_new: float | None, values=values, errors=errors, rows=rows, is_share=is_share
-        ) -> tuple[float, float]:
-            return expected_performance(
-                values[known],
-                None if is_share else errors[known],
-                n_rows=rows[known],
-                is_share=is_share,
-                n_rows_new=n_rows_new,
-                tau_prior=world.tau_prior,
-            ).prediction_interval
-
-        textbook = textbook_interval(scaled[known, 0], scaled[known, 1])
+        truth, values, rows = world.draw(rng)
+        expected = expected_performance(values[known], n_rows=rows[known])
+        measured = expected_performance(values[known], n_rows=rows[known], n_rows_new=float(rows[-1]))
         intervals = {
-            "truth": (expected(None), truth[-1]),
-            "measured": (expected(float(rows[-1])), values[-1]),
-            "textbook": ((float(expit(textbook[0])), float(expit(textbook[1]))), truth[-1]),
+            "truth": (expected.prediction_interval, truth[-1]),
+            "measured": (measured.prediction_interval, values[-1]),
+            "textbook": (textbook_interval(values[known], rows[known]), truth[-1]),
             "earlier": (earlier_interval(values[known], rows[known]), values[-1]),
         }
         for method, ((low, high), target) in intervals.items():
@@ -148,16 +108,12 @@ def simulate(world: World, n_replicates: int, seed: int = 0) -> dict[str, dict[s
 
 def worlds() -> Iterator[World]:
     """All populations of the study."""
-    for n_domains in (3, 4, 5, 8, 15):
+    for n_domains in (5, 8, 15):
         for center in (0.75, 0.93):
             for spread in (0.15, 0.3, 0.6):
-                yield World("accuracy", "logit", center, spread, n_domains)
-        for center in (0.75, 0.9):
-            for spread in (0.15, 0.3, 0.6):
-                yield World("AUC", "logit", center, spread, n_domains)
-        if n_domains > FEW_DOMAINS:
-            yield World("accuracy", "raw", 0.75, 0.05, n_domains)
-            yield World("accuracy", "raw", 0.9, 0.03, n_domains)
+                yield World("logit", center, spread, n_domains)
+        yield World("raw", 0.75, 0.05, n_domains)
+        yield World("raw", 0.9, 0.03, n_domains)
 
 
 def main() -> None:
@@ -166,11 +122,11 @@ def main() -> None:
     parser.add_argument("--replicates", type=int, default=1000)
     parser.add_argument("--csv", type=Path)
     options = parser.parse_args()
-    columns = ("domains", "metric", "skill", "center", "spread", "method", "held", "below", "above", "median_width")
+    columns = ("domains", "skill", "center", "spread", "method", "held", "below", "above", "median_width")
     lines = []
     print(*columns)
     for seed, world in enumerate(worlds()):
-        description = (world.n_domains, world.metric, world.skill, world.center, world.spread)
+        description = (world.n_domains, world.skill, world.center, world.spread)
         for method, found in simulate(world, options.replicates, seed).items():
             held = 1 - found["below"] - found["above"]
             numbers = (f"{held:.4f}", f"{found['below']:.4f}", f"{found['above']:.4f}", f"{found['width']:.3f}")

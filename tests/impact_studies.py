@@ -39,7 +39,7 @@ def study_estimates(table: Path) -> list[dict[str, float | str]]:
         estimates = (
             auc(y[own], p),
             calibration_in_the_large(y[own], p),
-            calibration_slope(y[own], p).slope,
+            calibration_slope(y[own], p),
         )
         row: dict[str, float | str] = {"study": str(name)}
         for measure, estimate in zip(MEASURES, estimates, strict=True):

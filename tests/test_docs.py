@@ -84,7 +84,7 @@ def test_api_page_lists_exactly_the_warnings():
 RESULTS = {"HeldOutPredictions", "ModelFileError", "Shift", "TableFit"}
 RESULTS |= {"ColumnDiagnosis", "Importance", "SiteLearningCurve"}
 RESULTS |= {"Extraction", "LeaderboardRow"}
-RESULTS |= {"CalibrationCurve", "CalibrationFit", "DecisionCurve"}
+RESULTS |= {"CalibrationCurve", "DecisionCurve"}
 RESULTS |= {"Estimate", "HeldOutPredictions", "RandomEffects", "ThresholdChoice"}
 
 

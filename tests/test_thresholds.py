@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from unseen.metrics import choose_threshold, decision_curve, net_benefit, share, stated_odds, threshold_performance
+from unseen.metrics import choose_threshold, decision_curve, share, stated_odds, threshold_performance
 
 
 @st.composite
@@ -70,19 +70,17 @@ def test_net_benefit_has_the_stated_odds_against_all_and_none():
     y = np.repeat([True, False], [10, 90])
     p = np.where(np.arange(100) % 100 < 8, 0.5, 0.01)
     p[10:30] = 0.2
-    none = net_benefit(y, p, 0.07, odds=0.25)
-    everyone = net_benefit(y, p, 0.07, odds=0.25, against="all")
+    result = threshold_performance(y, p, 0.07, odds=0.25)
+    none, everyone = result["net_benefit"], result["net_benefit_over_all"]
     assert none.value == pytest.approx((8 - 0.25 * 20) / 100)
     assert everyone.value == pytest.approx(none.value - (10 - 0.25 * 90) / 100)
     for one, low, high in ((none, -0.25, 1), (everyone, -1, 0.25)):
         assert low < one.interval[0] < one.value < one.interval[1] < high
-    at_threshold = threshold_performance(y, p, 0.07, odds=0.25)
-    assert (at_threshold["net_benefit"], at_threshold["net_benefit_over_all"]) == (none, everyone)
     assert (stated_odds("cost=4:1"), stated_odds(0.2), stated_odds("sensitivity=0.9")) == (0.25, 0.25, None)
 
 
 def test_rows_without_a_flag_have_a_finite_weight():
-    one = net_benefit([0, 1, 0], [0.1, 0.1, 0.1], 0.5)
+    one = threshold_performance([0, 1, 0], [0.1, 0.1, 0.1], 0.5)["net_benefit"]
     assert (one.value, one.se) == (0, 0)
     assert one.scaled_se > 0.1
 
@@ -94,9 +92,9 @@ def test_decision_curves_are_net_benefits(rows):
     curve = decision_curve(y, p)
     assert len(curve.thresholds) == 99
     for i in (0, 24, 49, 98):
-        one = net_benefit(y, p, curve.thresholds[i])
+        one = threshold_performance(y, p, curve.thresholds[i])["net_benefit"]
         assert (curve.model[i], curve.model_se[i]) == pytest.approx((one.value, one.se))
-        everyone = net_benefit(y, np.ones(len(y)), curve.thresholds[i])
+        everyone = threshold_performance(y, np.ones(len(y)), curve.thresholds[i])["net_benefit"]
         assert curve.treat_all[i] == pytest.approx(everyone.value)
 
 

@@ -24,7 +24,6 @@ from unseen.metrics import (
     log_loss,
     random_effects,
 )
-from unseen.metrics._probabilities import _size_for_shrinkage
 from unseen.report._validation_page import prepare_curves
 
 SITES = ("aachen", "bonn", "kiel", "trier")
@@ -78,7 +77,7 @@ def test_measures_of_a_site_are_those_of_its_held_out_predictions(result):
             events = result.y[result.site == one.domain] == "ill"
             p = one.probabilities[:, 0]  # "ill" is the first class
             assert frame.loc[one.domain, "auc"] == auc(events, p).value
-            assert frame.loc[one.domain, "calibration_slope"] == calibration_slope(events, p).slope.value
+            assert frame.loc[one.domain, "calibration_slope"] == calibration_slope(events, p).value
             flagged = p >= one.threshold
             assert frame.loc[one.domain, "sensitivity"] == flagged[events].mean()
             assert frame.loc[one.domain, "npv"] == (~events[~flagged]).mean()
@@ -632,13 +631,20 @@ def test_rows_of_the_same_group_are_noted_and_groups_in_two_sites_are_refused():
 
 
 def test_the_size_that_a_model_needs_is_that_of_riley():
-    """The first example of Riley et al. (2020): 30 parameters at R2 0.05 need 5,249 rows for a shrinkage of 0.9."""
-    assert _size_for_shrinkage(0.9, 0.05, 30) == pytest.approx(5249, abs=1)
+    def rows_for(shrinkage, r2, n_parameters):
+        return n_parameters / ((shrinkage - 1) * np.log(1 - r2 / shrinkage))
+
+    # The first example of Riley et al. (2020): 30 parameters at R2 0.05 need 5,249 rows for a shrinkage of 0.9.
+    assert rows_for(0.9, 0.05, 30) == pytest.approx(5249, abs=1)
     y, p, _ = make_rare_events(n_rows=4000)
     size = development_size(y, p, 10)
     null = y.mean() * np.log(y.mean()) + (1 - y.mean()) * np.log(1 - y.mean())
     loss = -log_loss(y, np.column_stack([1 - p, p]), [False, True]).value
     assert size.r2 == pytest.approx(1 - np.exp(-2 * (loss - null)))
-    assert size.n_rows == max(size.shrinkage, size.optimism, size.intercept)
-    assert size.intercept == pytest.approx((1.96 / 0.05) ** 2 * y.mean() * (1 - y.mean()), rel=1e-4)
+    for n_parameters in (1, 10):
+        needed = [(1.959964 / 0.05) ** 2 * y.mean() * (1 - y.mean())]
+        needed += [
+            rows_for(s, size.r2, n_parameters) for s in (0.9, size.r2 / (size.r2 + 0.05 * (1 - np.exp(2 * null))))
+        ]
+        assert development_size(y, p, n_parameters).n_rows == pytest.approx(max(needed), rel=1e-6)
     assert development_size(y, np.full(len(y), 0.5), 10) is None

@@ -256,7 +256,7 @@ def measure_binary(
     return {
         "auc": auc(events, probabilities, level=level),
         "calibration_in_the_large": calibration_in_the_large(events, probabilities, level=level),
-        "calibration_slope": calibration_slope(events, probabilities, level=level).slope,
+        "calibration_slope": calibration_slope(events, probabilities, level=level),
         "observed_expected": observed_expected_ratio(events, probabilities, level=level),
         "brier": brier_score(events, probabilities, level=level),
         "scaled_brier": scaled_brier_score(events, probabilities, level=level),
@@ -273,7 +273,7 @@ def measure_multiclass(
         outcomes = np.asarray(y) == name, probabilities[:, j]
         yield "auc", name, auc(*outcomes, level=level)
         yield "calibration_in_the_large", name, calibration_in_the_large(*outcomes, level=level)
-        yield "calibration_slope", name, calibration_slope(*outcomes, level=level).slope
+        yield "calibration_slope", name, calibration_slope(*outcomes, level=level)
         yield "observed_expected", name, observed_expected_ratio(*outcomes, level=level)
 
 

@@ -2,11 +2,15 @@
 
 from ._count_effects import count_random_effects
 from ._estimates import Estimate, Scale
-from ._expected_performance import ExpectedPerformance, expected_performance
-from ._meta_analysis import TAU_PRIOR_SCALES, RandomEffects, random_effects
+from ._meta_analysis import (
+    TAU_PRIOR_SCALES,
+    ExpectedPerformance,
+    RandomEffects,
+    expected_performance,
+    random_effects,
+)
 from ._probabilities import (
     CalibrationCurve,
-    CalibrationFit,
     DevelopmentSize,
     auc,
     brier_score,
@@ -23,7 +27,6 @@ from ._thresholds import (
     ThresholdChoice,
     choose_threshold,
     decision_curve,
-    net_benefit,
     share,
     stated_odds,
     threshold_performance,
@@ -32,7 +35,6 @@ from ._thresholds import (
 __all__ = [
     "TAU_PRIOR_SCALES",
     "CalibrationCurve",
-    "CalibrationFit",
     "DecisionCurve",
     "Estimate",
     "ExpectedPerformance",
@@ -50,7 +52,6 @@ __all__ = [
     "development_size",
     "expected_performance",
     "log_loss",
-    "net_benefit",
     "observed_expected_ratio",
     "random_effects",
     "scaled_brier_score",

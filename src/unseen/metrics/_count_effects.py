@@ -14,18 +14,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import minimize_scalar
-from scipy.special import betaincinv, chdtrc, expit, gammaincinv, log_expit, logit
+from scipy.special import betaincinv, expit, log_expit, logit
 
-from ._estimates import check_level
+from ._estimates import Array, check_level
 from ._meta_analysis import (
-    Array,
     NormalMixture,
     RandomEffects,
+    check_pairs,
     check_tau_prior,
     chi_square_nodes,
     half_normal_nodes,
-    prediction_interval,
-    share_between_domains,
+    typical_variance,
 )
 
 HERMITE_NODES, HERMITE_WEIGHTS = np.polynomial.hermite.hermgauss(51)
@@ -108,59 +107,35 @@ def count_random_effects(
     if total == 0 or (family == "binomial" and total == n.sum()):
         ends = _exact_interval(total, float(n.sum()), family, level)
         estimate = -np.inf if total == 0 else np.inf
-        return RandomEffects(estimate, np.nan, ends, np.nan, np.nan, 0.0, 1.0, ends, k - 1, k, n_dropped, level)
+        return RandomEffects(estimate, np.nan, np.nan, ends, ends, 0.0, np.nan, k, n_dropped)
     model = _CountModel(x, n, family)
     equal = model.fit(np.zeros(1))
-    within = 1 / equal.information
     q = float(equal.q[0])
+    within = 1 / equal.information[0]
     if k == 1 and tau_prior is None:
         everything = (-np.inf, np.inf)
-        se = float(np.sqrt(within[0, 0]))
-        estimate = float(equal.mean[0])
-        return RandomEffects(estimate, se, everything, np.nan, np.nan, 0.0, 1.0, everything, 0.0, 1, n_dropped, level)
+        se = float(np.sqrt(within[0]))
+        return RandomEffects(float(equal.mean[0]), se, np.nan, everything, everything, 0.0, np.nan, 1, n_dropped)
     lowest = SMALLEST_TAU * float(np.sqrt(within.min()))
     grid = model.fit(np.geomspace(min(lowest, 0.1), LARGEST_TAU, TAU_POINTS))
     if tau_prior is not None:
-        mixture = _posterior(grid, tau_prior)
-        estimate, se = mixture.moments()
-        tau = mixture.median_tau()
-        interval = mixture.quantiles(level, new_domain=False)
-        ends = mixture.quantiles(level, new_domain=True)
-        degrees = np.inf
+        mean, se, tau, interval, ends = _posterior(grid, tau_prior).summarize(level)
     else:
         best = model.maximize(grid, equal)
-        estimate, tau = float(best.mean[0]), float(best.tau[0])
+        mean, tau = float(best.mean[0]), float(best.tau[0])
         se = float(np.sqrt(best.variance[0]))
         mixture = _confidence_distribution(grid, equal, k, max(PLAUSIBLE_TAU, PLAUSIBLE_FACTOR * tau))
         low, high = mixture.quantiles(level, new_domain=False)
-        interval = min(low, estimate), max(high, estimate)
-        ends = prediction_interval(mixture, interval, float(equal.mean[0]), float(equal.variance[0]), level)
-        degrees = float(k - 1)
-    return RandomEffects(
-        estimate=estimate,
-        se=se,
-        interval=interval,
-        tau=tau,
-        i2=share_between_domains(tau**2, within[0]),
-        q=q,
-        q_p_value=float(chdtrc(k - 1, q)) if k > 1 else 1.0,
-        prediction_interval=ends,
-        degrees_of_freedom=degrees,
-        n_domains=k,
-        n_dropped=n_dropped,
-        level=level,
-        tau_prior=tau_prior,
-    )
+        interval = min(low, mean), max(high, mean)
+        ends = mixture.predict(interval, equal.mean[0], equal.variance[0], level)
+    return RandomEffects(mean, se, tau, interval, ends, q, typical_variance(within), k, n_dropped, tau_prior)
 
 
 def _usable_counts(counts: ArrayLike, sizes: ArrayLike, family: Family) -> tuple[Array, Array, int]:
     """Counts and sizes of domains that are not empty, and the number of those that are."""
-    x = np.atleast_1d(np.asarray(counts, dtype=np.float64))
-    n = np.atleast_1d(np.asarray(sizes, dtype=np.float64))
     if family not in ("binomial", "poisson"):
         raise ValueError(f"family={family!r} is not allowed. Use 'binomial' or 'poisson'.")
-    if x.ndim != 1 or x.shape != n.shape:
-        raise ValueError(f"counts has shape {x.shape} and sizes has shape {n.shape}. Give one number per domain.")
+    x, n = check_pairs("counts", counts, "sizes", sizes)
     usable = np.isfinite(x) & np.isfinite(n) & (n > 0)
     if not usable.any():
         raise ValueError(f"None of the {len(x)} domains has a positive size; at least one is needed.")
@@ -174,7 +149,7 @@ def _exact_interval(total: float, size: float, family: Family, level: float) -> 
     """Exact interval of a share of 0 or 1 (Clopper and Pearson) or of a ratio of 0 (Garwood), on the link scale."""
     tail = (1 - level) / 2
     if family == "poisson":
-        return -np.inf, float(np.log(gammaincinv(1.0, 1 - tail) / size))
+        return -np.inf, float(np.log(-np.log(tail) / size))
     end = float(logit(betaincinv(1.0, size, 1 - tail)))
     return (-np.inf, end) if total == 0 else (-end, np.inf)
 
@@ -208,7 +183,7 @@ class _CountModel:
         return x * predictor - mean, x - mean, mean
 
     def _marginal(self, mean: Array, tau: Array, z: Array) -> tuple[Array, Array, Array, Array]:
-        """Marginal log likelihood of each domain, its score by the mean, the information (equation 19), and modes.
+        """Marginal log likelihood of each domain, its score by the mean, the information (equation 18), and modes.
 
         `z` is a guess of the modes of the random effects, around which the nodes of the quadrature are placed.
         """
@@ -276,7 +251,7 @@ class _CountModel:
 
 
 def _confidence_distribution(grid: _CountFits, equal: _CountFits, k: int, largest: float) -> NormalMixture:
-    """Confidence distribution of tau: Q(tau) = q for quantiles q of chi-square, up to the largest tau (equation 20)."""
+    """Confidence distribution of tau: Q(tau) = q for quantiles q of chi-square, up to the largest tau (equation 19)."""
     q, weight = chi_square_nodes(k - 1)
     profile = np.maximum(np.minimum.accumulate(grid.q), SMALLEST_Q)
     log_tau = np.interp(-np.log(q), -np.log(profile), np.log(grid.tau))

@@ -41,9 +41,8 @@ class Scale:
     @property
     def name(self) -> Literal["identity", "log", "logit"]:
         """Name of the transformation."""
-        if np.isfinite(self.low) and np.isfinite(self.high):
-            return "logit"
-        return "log" if np.isfinite(self.low) or np.isfinite(self.high) else "identity"
+        names: tuple[Literal["identity", "log", "logit"], ...] = ("identity", "log", "logit")
+        return names[int(np.isfinite([self.low, self.high]).sum())]
 
     def transform(self, values: Any) -> Any:
         """Return the points of the scale of values; infinite at the ends of their range, unless there is an offset."""
@@ -59,14 +58,15 @@ class Scale:
             share = float(expit(z)) * (1 + 2 * self.offset) - self.offset
             return self.low + (self.high - self.low) * min(max(share, 0.0), 1.0)
         if self.name == "log":
-            distance = np.inf if z == np.inf else max(float(np.exp(min(z, LARGEST_LOGARITHM))) - self.offset, 0.0)
+            with np.errstate(over="ignore"):
+                distance = max(float(np.exp(z)) - self.offset, 0.0)
             return self.low + distance if np.isfinite(self.low) else self.high - distance
         return float(z)
 
     def inverse_interval(self, ends: tuple[float, float]) -> tuple[float, float]:
         """Return the interval of values between two points of the scale."""
-        first, second = self.inverse(ends[0]), self.inverse(ends[1])
-        return min(first, second), max(first, second)
+        low, high = sorted(self.inverse(end) for end in ends)
+        return low, high
 
     def derivative(self, value: float) -> float:
         """Return the absolute derivative of the transformation at a value."""
@@ -80,10 +80,10 @@ class Scale:
         return values - self.low if np.isfinite(self.low) else self.high - values
 
 
-LARGEST_LOGARITHM = 700.0  # of a distance that does not overflow
 IDENTITY = Scale()
 POSITIVE = Scale(0.0, np.inf)
 SHARE = Scale(0.0, 1.0)
+CONTINUITY = 0.5  # successes, failures or events that are added at the ends of a range (Haldane and Anscombe)
 
 
 @dataclass(frozen=True)
@@ -153,29 +153,24 @@ def check_level(level: float) -> None:
         raise ValueError(f"level={level!r} is not allowed. Use a number between 0 and 1, such as 0.95.")
 
 
-def check_predictions(y_true: ArrayLike, probabilities: ArrayLike, level: float = 0.95) -> tuple[Outcomes, Array]:
-    """Return binary outcomes as booleans, True for the event, and one probability for each."""
-    y, p = check_scores(y_true, "probabilities", probabilities, level)
-    outside = p[(p < 0) | (p > 1)]
-    if len(outside):
-        raise ValueError(f"probabilities has the value {float(outside[0])!r}. Give probabilities between 0 and 1.")
-    return y, p
-
-
-def check_scores(y_true: ArrayLike, name: str, scores: ArrayLike, level: float = 0.95) -> tuple[Outcomes, Array]:
-    """Return binary outcomes as booleans, True for the event, and one finite score for each."""
+def check_predictions(
+    y_true: ArrayLike, predictions: ArrayLike, level: float = 0.95, name: str = "probabilities"
+) -> tuple[Outcomes, Array]:
+    """Return binary outcomes as booleans, True for the event, and one finite prediction for each."""
     check_level(level)
     y = np.asarray(y_true)
     if y.ndim != 1 or len(y) == 0:
         raise ValueError(f"y_true has shape {y.shape}. Give a sequence with one outcome per row, and at least one row.")
-    if y.dtype != np.bool_ and not np.isin(y, (0, 1)).all():
-        other = y[~np.isin(y, (0, 1))][0]
+    is_outcome = np.isin(y, (0, 1))
+    if not is_outcome.all():
+        other = y[~is_outcome][0]
         raise ValueError(f"y_true has the value {other!r}. Use 1 (or True) for the event and 0 (or False) otherwise.")
-    array = np.asarray(scores, dtype=np.float64)
-    if array.shape != y.shape:
-        raise ValueError(f"{name} has shape {array.shape}, but y_true has {len(y)} rows. Give one number per row.")
-    if not np.isfinite(array).all():
-        raise ValueError(
-            f"{name} has {int((~np.isfinite(array)).sum())} values that are not finite. Remove these rows."
-        )
-    return y.astype(np.bool_), array
+    p = np.asarray(predictions, dtype=np.float64)
+    if p.shape != y.shape:
+        raise ValueError(f"{name} has shape {p.shape}, but y_true has {len(y)} rows. Give one number per row.")
+    if not np.isfinite(p).all():
+        raise ValueError(f"{name} has {int((~np.isfinite(p)).sum())} values that are not finite. Remove these rows.")
+    outside = p[(p < 0) | (p > 1)]
+    if name == "probabilities" and len(outside):
+        raise ValueError(f"probabilities has the value {float(outside[0])!r}. Give probabilities between 0 and 1.")
+    return y.astype(np.bool_), p

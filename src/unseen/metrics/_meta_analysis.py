@@ -1,4 +1,4 @@
-"""Random-effects meta-analysis of a performance measure over domains.
+"""Random-effects meta-analysis of a performance measure over domains, and expected performance on a new domain.
 
 Every domain has an estimate y_i with a standard error s_i. The model is y_i = mu + u_i + e_i, with u_i ~ N(0, tau^2)
 between domains and e_i ~ N(0, s_i^2) within them. Equation numbers refer to ``docs/mathematics_validation.rst``.
@@ -7,14 +7,15 @@ between domains and e_i ~ N(0, s_i^2) within them. Equation numbers refer to ``d
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
-from scipy.special import chdtrc, gammaincinv, ndtr, ndtri, stdtrit
+from scipy.special import betainc, chdtrc, expit, gammaincinv, logit, ndtr, ndtri, stdtrit
 
-from ._estimates import Array, check_level
+from ._estimates import CONTINUITY, Array, Scale, check_level
 
 # Scales of a half-normal prior on tau, by the scale of the measure. 0.5 on a logit scale: Röver et al. (2021) propose
 # half-normal priors of scale 0.5 for heterogeneity of logarithms of odds, and Debray et al. (2019) take the same scale
@@ -29,6 +30,12 @@ NODES, NODE_WEIGHTS = np.polynomial.legendre.leggauss(200)  # quadrature over ta
 NEGLIGIBLE = 40.0  # difference of log densities beyond which a density is left out of a quadrature
 MOST_STEPS = 100  # Newton steps for the Q profile; each at least halves the distance in practice
 PROBABILITY_END = 1e-12  # probability that is left out at either end of a chi-square distribution
+ROUNDING = 1e-9  # relative error of values at an end of the range
+SMALLEST_OFFSET = 1e-6  # share of the range that keeps equal values at its end finite
+DENSITY_CELLS = 100  # of the distribution of the true performance, when sampling error is added to it
+SMALLEST_TAIL = 1e-4  # probability beyond these cells at either end
+SMALLEST_SPREAD = 1e-6  # on the logit scale, so that equal values have a density
+COUNT_TOLERANCE = 1e-4  # of a number of rows
 
 
 @dataclass(frozen=True)
@@ -41,50 +48,55 @@ class RandomEffects:
         Mean over the population of domains; with a prior, its posterior mean.
     se : float
         Standard error of the mean, by Hartung and Knapp; with a prior, the posterior standard deviation.
-    interval : tuple of float
-        Confidence interval of the mean; with a prior, the credible interval.
     tau : float
         Standard deviation between domains (REML); with a prior, the posterior median. NaN for a single domain without a
         prior, which has no information about it.
-    i2 : float
-        Share of the variance that is due to differences between domains, from 0 to 1.
-    q : float
-        Cochran's Q, the weighted sum of squared differences from the fixed-effect mean.
-    q_p_value : float
-        p-value of Q for equal performance on all domains.
+    interval : tuple of float
+        Confidence interval of the mean; with a prior, the credible interval.
     prediction_interval : tuple of float
         Interval for the true performance on a new domain.
-    degrees_of_freedom : float
-        Of both intervals: number of domains minus 1. Infinite with a prior, where the intervals are posterior
-        quantiles.
+    q : float
+        Cochran's Q, the weighted sum of squared differences from the fixed-effect mean.
+    variance_within : float
+        Typical variance of an estimate within its domain; NaN for a single domain.
     n_domains : int
         Domains that entered.
     n_dropped : int
         Domains without a finite estimate or standard error.
-    level : float
-        Nominal coverage of both intervals.
     tau_prior : float or None
         Scale of the half-normal prior on tau.
     """
 
     estimate: float
     se: float
-    interval: tuple[float, float]
     tau: float
-    i2: float
-    q: float
-    q_p_value: float
+    interval: tuple[float, float]
     prediction_interval: tuple[float, float]
-    degrees_of_freedom: float
+    q: float
+    variance_within: float
     n_domains: int
     n_dropped: int = 0
-    level: float = 0.95
     tau_prior: float | None = None
 
     @property
     def tau2(self) -> float:
         """Variance between domains."""
         return self.tau**2
+
+    @property
+    def i2(self) -> float:
+        """Share of the variance that is due to differences between domains, from 0 to 1 (equation 5)."""
+        return self.tau2 / (self.tau2 + self.variance_within)
+
+    @property
+    def q_p_value(self) -> float:
+        """p-value of Q for equal performance on all domains."""
+        return float(chdtrc(self.n_domains - 1, self.q)) if self.n_domains > 1 else 1.0
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """Of both intervals: the number of domains minus 1; infinite with a prior, where they are posterior quantiles."""
+        return self.n_domains - 1.0 if self.tau_prior is None else np.inf
 
 
 def random_effects(
@@ -149,61 +161,45 @@ def random_effects(
     check_tau_prior(tau_prior)
     y, v, n_dropped = usable_domains(estimates, standard_errors)
     k = len(y)
-    q, q_p_value = _heterogeneity_test(y, v)
+    equal = fit_means(np.zeros(1), y, v)
     if tau_prior is not None:
-        posterior = tau_posterior(y, v, tau_prior)
-        interval = posterior.quantiles(level, new_domain=False)
-        ends = posterior.quantiles(level, new_domain=True)
-        mean, se = posterior.moments()
-        tau = posterior.median_tau()
-        degrees_of_freedom = np.inf
+        mean, se, tau, interval, ends = tau_posterior(y, v, tau_prior).summarize(level)
     elif k == 1:
+        mean, se, tau = float(y[0]), float(np.sqrt(v[0])), np.nan
         interval = ends = (-np.inf, np.inf)
-        mean, se = float(y[0]), float(np.sqrt(v[0]))
-        tau = np.nan
-        degrees_of_freedom = 0.0
     else:
         tau2 = restricted_maximum_likelihood(y, v)
-        mean, variance, residual = weighted_mean(tau2, y, v)
-        # The Hartung-Knapp factor residual / (k - 1) estimates 1 and corrects for weights that are estimates.
-        se = float(np.sqrt(variance * residual / (k - 1)))
+        best = fit_means(np.array([tau2]), y, v)
+        mean, tau = float(best.mean[0]), float(np.sqrt(tau2))
+        # The Hartung-Knapp factor Q(tau^2) / (k - 1) estimates 1 and corrects for weights that are estimates.
+        se = float(np.sqrt(best.variance[0] * best.q[0] / (k - 1)))
         reach = float(stdtrit(k - 1, (1 + level) / 2)) * se
         interval = (mean - reach, mean + reach)
-        equal_mean, equal_variance, _ = weighted_mean(0.0, y, v)
-        ends = prediction_interval(tau_confidence_distribution(y, v), interval, equal_mean, equal_variance, level)
-        tau = float(np.sqrt(tau2))
-        degrees_of_freedom = float(k - 1)
-    return RandomEffects(
-        estimate=mean,
-        se=se,
-        interval=interval,
-        tau=tau,
-        i2=share_between_domains(tau**2, v),
-        q=q,
-        q_p_value=q_p_value,
-        prediction_interval=ends,
-        degrees_of_freedom=degrees_of_freedom,
-        n_domains=k,
-        n_dropped=n_dropped,
-        level=level,
-        tau_prior=tau_prior,
-    )
+        ends = tau_confidence_distribution(y, v).predict(interval, equal.mean[0], equal.variance[0], level)
+    q = float(equal.q[0])
+    return RandomEffects(mean, se, tau, interval, ends, q, typical_variance(v), k, n_dropped, tau_prior)
 
 
 def check_tau_prior(tau_prior: float | None) -> None:
     """Raise unless the scale of a prior is positive and finite."""
-    if tau_prior is not None and not (np.isfinite(tau_prior) and tau_prior > 0):
+    if tau_prior is not None and not 0 < tau_prior < np.inf:
         raise ValueError(f"tau_prior={tau_prior!r} is not allowed. Use a positive number, such as 0.5, or None.")
+
+
+def check_pairs(name: str, first: ArrayLike, other_name: str, second: ArrayLike) -> tuple[Array, Array]:
+    """Return two arrays with one number per domain."""
+    x = np.atleast_1d(np.asarray(first, dtype=np.float64))
+    y = np.atleast_1d(np.asarray(second, dtype=np.float64))
+    if x.ndim != 1 or x.shape != y.shape:
+        raise ValueError(
+            f"{name} has shape {x.shape} and {other_name} has shape {y.shape}. Give one number per domain."
+        )
+    return x, y
 
 
 def usable_domains(estimates: ArrayLike, standard_errors: ArrayLike) -> tuple[Array, Array, int]:
     """Return finite estimates, their variances, and the number of domains that were dropped."""
-    y = np.atleast_1d(np.asarray(estimates, dtype=np.float64))
-    s = np.atleast_1d(np.asarray(standard_errors, dtype=np.float64))
-    if y.ndim != 1 or y.shape != s.shape:
-        raise ValueError(
-            f"estimates has shape {y.shape} and standard_errors has shape {s.shape}. Give one number per domain."
-        )
+    y, s = check_pairs("estimates", estimates, "standard_errors", standard_errors)
     if np.any(s < 0):
         raise ValueError(f"standard_errors has the negative value {float(s[s < 0][0])!r}. Give values of 0 or more.")
     usable = np.isfinite(y) & np.isfinite(s)
@@ -212,32 +208,47 @@ def usable_domains(estimates: ArrayLike, standard_errors: ArrayLike) -> tuple[Ar
             f"None of the {len(y)} domains has a finite estimate and a finite standard error; at least one is needed."
         )
     y, v = y[usable], s[usable] ** 2
-    spread = max(float(np.ptp(y)) ** 2, float(v.max()))
-    if spread == 0:
-        spread = max(float(y[0]) ** 2, 1.0)
+    spread = max(float(np.ptp(y)) ** 2, float(v.max())) or max(float(y[0]) ** 2, 1.0)
     return y, np.maximum(v, SMALLEST_VARIANCE * spread), int((~usable).sum())
 
 
-def weighted_mean(tau2: float, y: Array, v: Array) -> tuple[float, float, float]:
-    """Mean with weights 1 / (v + tau2), its variance, and the weighted sum of squared residuals (equation 1)."""
-    w = 1 / (v + tau2)
-    total = float(w.sum())
-    mean = float(w @ y) / total
-    return mean, 1 / total, float(w @ (y - mean) ** 2)
+class FittedMeans(NamedTuple):
+    """Means over domains with weights 1 / (v + tau^2), for several values of tau^2 (equation 1)."""
+
+    mean: Array
+    variance: Array  # of the mean
+    q: Array  # weighted sum of squared residuals
+    weights: Array  # of shape (n_taus, n_domains)
+    squares: Array  # weighted squared residuals, of the same shape
+
+
+def fit_means(tau2: Array, y: Array, v: Array) -> FittedMeans:
+    """Weighted means of the estimates for each value of tau^2."""
+    weights = 1 / (v + tau2[:, None])
+    total = weights.sum(axis=1)
+    mean = (weights @ y) / total
+    squares = weights * (y - mean[:, None]) ** 2
+    return FittedMeans(mean, 1 / total, squares.sum(axis=1), weights, squares)
 
 
 def restricted_maximum_likelihood(y: Array, v: Array) -> float:
     """Return the variance between domains at the global maximum of the restricted likelihood (equation 2)."""
     if np.ptp(y) == 0:
         return 0.0
+
+    def score(tau2: Array) -> Array:
+        fits = fit_means(tau2, y, v)
+        w = fits.weights
+        return 0.5 * ((w * fits.squares).sum(axis=1) - w.sum(axis=1) + (w**2).sum(axis=1) * fits.variance)
+
     spread = float(np.var(y, ddof=1))
     # Beyond this bound the score is negative: it is at most (w_max^2 SS - (k - 1) w_min) / 2.
     upper = spread + float(np.sqrt(spread * v.max()))
     grid = np.concatenate([[0.0], upper * np.geomspace(1e-16, 1.0, GRID_POINTS)])
-    scores = _restricted_score(grid, y, v)
+    scores = score(grid)
     candidates = [0.0]
     for i in np.flatnonzero((scores[:-1] > 0) & (scores[1:] <= 0)):
-        root = brentq(_scalar_score, grid[i], grid[i + 1], args=(y, v), xtol=1e-15 * upper, rtol=1e-14)
+        root = brentq(lambda x: score(np.array([x]))[0], grid[i], grid[i + 1], xtol=1e-15 * upper, rtol=1e-14)
         candidates.append(float(root))
     likelihoods = restricted_log_likelihood(np.array(candidates), y, v)
     return candidates[int(np.argmax(likelihoods))]
@@ -245,43 +256,16 @@ def restricted_maximum_likelihood(y: Array, v: Array) -> float:
 
 def restricted_log_likelihood(tau2: Array, y: Array, v: Array) -> Array:
     """Restricted log likelihood at several values of tau^2, up to a constant (equation 2)."""
-    w = 1 / (v + tau2[:, None])
-    total = w.sum(axis=1)
-    mean = (w @ y) / total
-    residual = (w * (y - mean[:, None]) ** 2).sum(axis=1)
-    return 0.5 * (np.log(w).sum(axis=1) - np.log(total) - residual)
+    fits = fit_means(tau2, y, v)
+    return 0.5 * (np.log(fits.weights).sum(axis=1) + np.log(fits.variance) - fits.q)
 
 
-def _restricted_score(tau2: Array, y: Array, v: Array) -> Array:
-    """Derivative of the restricted log likelihood by tau^2."""
-    w = 1 / (v + tau2[:, None])
-    total = w.sum(axis=1)
-    mean = (w @ y) / total
-    squares = (w**2 * (y - mean[:, None]) ** 2).sum(axis=1)
-    trace = total - (w**2).sum(axis=1) / total
-    return 0.5 * (squares - trace)
-
-
-def _scalar_score(tau2: float, y: Array, v: Array) -> float:
-    return float(_restricted_score(np.array([tau2]), y, v)[0])
-
-
-def _heterogeneity_test(y: Array, v: Array) -> tuple[float, float]:
-    """Cochran's Q and its p-value."""
-    if len(y) == 1:
-        return 0.0, 1.0
-    q = weighted_mean(0.0, y, v)[2]
-    return q, float(chdtrc(len(y) - 1, q))
-
-
-def share_between_domains(tau2: float, v: Array) -> float:
-    """I^2 from tau^2 and the typical variance within domains, as metafor defines it (equation 5)."""
-    k = len(v)
-    if k == 1:
+def typical_variance(v: Array) -> float:
+    """Typical variance within domains, as metafor defines it for I^2 (equation 5)."""
+    if len(v) == 1:
         return np.nan
     w = 1 / v
-    typical = (k - 1) * w.sum() / (w.sum() ** 2 - (w**2).sum())
-    return float(tau2 / (tau2 + typical))
+    return float((len(v) - 1) * w.sum() / (w.sum() ** 2 - (w**2).sum()))
 
 
 @dataclass(frozen=True)
@@ -305,47 +289,43 @@ class NormalMixture:
     mean: Array
     variance: Array
 
-    def quantiles(self, level: float, *, new_domain: bool, extra_variance: float = 0.0) -> tuple[float, float]:
-        """Ends of the equal-tailed interval of the mean or, with `new_domain`, of a new domain.
-
-        `extra_variance` is added to each component, for the sampling error of an estimate on the new domain.
-        """
-        variance = self.variance + extra_variance + (self.tau**2 if new_domain else 0.0)
-        spread = np.sqrt(variance)
-        tail = (1 - level) / 2
-        low = _mixture_quantile(tail, self.weight, self.mean, spread)
-        high = _mixture_quantile(1 - tail, self.weight, self.mean, spread)
-        return low, high
-
-    def moments(self) -> tuple[float, float]:
-        """Mean and standard deviation of the mean over domains."""
-        mean = float(self.weight @ self.mean)
-        return mean, float(np.sqrt(self.weight @ (self.variance + (self.mean - mean) ** 2)))
-
-    def median_tau(self) -> float:
-        """Median of tau."""
-        cumulative = np.cumsum(self.weight) - self.weight / 2
-        return float(np.interp(0.5, cumulative, self.tau))
-
-
-def _mixture_quantile(probability: float, weight: Array, mean: Array, spread: Array) -> float:
-    """Quantile of a mixture of normal distributions."""
-    positive = spread > 0
-    if not positive.all():
+    def quantiles(self, level: float, *, new_domain: bool) -> tuple[float, float]:
+        """Ends of the equal-tailed interval of the mean or, with `new_domain`, of a new domain."""
+        spread = np.sqrt(self.variance + (self.tau**2 if new_domain else 0.0))
         # Components without spread have a step at their mean, which a normal distribution of a tiny spread replaces.
-        spread = np.where(positive, spread, np.finfo(np.float64).tiny)
+        spread = np.maximum(spread, np.finfo(np.float64).tiny)
+        tail = (1 - level) / 2
+        return self._quantile(tail, spread), self._quantile(1 - tail, spread)
 
-    def excess(z: float) -> float:
-        with np.errstate(over="ignore"):
-            return float(weight @ ndtr((z - mean) / spread)) - probability
+    def _quantile(self, probability: float, spread: Array) -> float:
+        def excess(z: float) -> float:
+            with np.errstate(over="ignore"):
+                return float(self.weight @ ndtr((z - self.mean) / spread)) - probability
 
-    ends = mean + spread * ndtri(probability)
-    low, high = float(ends.min()), float(ends.max())
-    if high - low <= 1e-14 * max(abs(low), abs(high)) or excess(low) >= 0:
-        return low
-    if excess(high) <= 0:
-        return high
-    return float(brentq(excess, low, high, xtol=1e-12 * (high - low), rtol=1e-13))
+        ends = self.mean + spread * ndtri(probability)
+        low, high = float(ends.min()), float(ends.max())
+        if high - low <= 1e-14 * max(abs(low), abs(high)) or excess(low) >= 0:
+            return low
+        if excess(high) <= 0:
+            return high
+        return float(brentq(excess, low, high, xtol=1e-12 * (high - low), rtol=1e-13))
+
+    def summarize(self, level: float) -> tuple[float, float, float, tuple[float, float], tuple[float, float]]:
+        """Mean and standard deviation of the mean over domains, median of tau, and both intervals."""
+        mean = float(self.weight @ self.mean)
+        se = float(np.sqrt(self.weight @ (self.variance + (self.mean - mean) ** 2)))
+        tau = float(np.interp(0.5, np.cumsum(self.weight) - self.weight / 2, self.tau))
+        return mean, se, tau, self.quantiles(level, new_domain=False), self.quantiles(level, new_domain=True)
+
+    def predict(self, interval: tuple[float, float], mean: float, variance: float, level: float) -> tuple[float, float]:
+        """Interval for the true performance of a new domain.
+
+        It contains the interval of the mean, and is at least as wide as that of the mean of equal domains, so that
+        values that agree by chance do not give an interval that is narrower than their sampling error.
+        """
+        low, high = self.quantiles(level, new_domain=True)
+        reach = float(ndtri((1 + level) / 2) * np.sqrt(variance))
+        return float(min(low, interval[0], mean - reach)), float(max(high, interval[1], mean + reach))
 
 
 def tau_posterior(y: Array, v: Array, scale: float) -> NormalMixture:
@@ -358,9 +338,8 @@ def tau_posterior(y: Array, v: Array, scale: float) -> NormalMixture:
 
     log_tau, weight = half_normal_nodes(log_likelihood, scale)
     tau = np.exp(log_tau)
-    w = 1 / (v + tau[:, None] ** 2)
-    total = w.sum(axis=1)
-    return NormalMixture(tau, weight, (w @ y) / total, 1 / total)
+    fits = fit_means(tau**2, y, v)
+    return NormalMixture(tau, weight, fits.mean, fits.variance)
 
 
 def half_normal_nodes(log_likelihood: Callable[[Array], Array], scale: float) -> tuple[Array, Array]:
@@ -377,10 +356,15 @@ def half_normal_nodes(log_likelihood: Callable[[Array], Array], scale: float) ->
     kept = np.flatnonzero(density > density.max() - NEGLIGIBLE)
     low = coarse[max(kept[0] - 1, 0)]
     high = coarse[min(kept[-1] + 1, len(coarse) - 1)]
-    log_tau = low + (high - low) * (NODES + 1) / 2
-    fine = log_density(log_tau)
-    weight = NODE_WEIGHTS * np.exp(fine - fine.max())
-    return log_tau, weight / weight.sum()
+    return _quadrature(log_density, low, high)
+
+
+def _quadrature(log_density: Callable[[Array], Array], low: float, high: float) -> tuple[Array, Array]:
+    """Points between two ends, and the probabilities that a density gives them (Gauss-Legendre)."""
+    points = low + (high - low) * (NODES + 1) / 2
+    density = log_density(points)
+    weight = NODE_WEIGHTS * np.exp(density - density.max())
+    return points, weight / weight.sum()
 
 
 def tau_confidence_distribution(y: Array, v: Array) -> NormalMixture:
@@ -390,43 +374,17 @@ def tau_confidence_distribution(y: Array, v: Array) -> NormalMixture:
     each quantile q of that distribution gives one value of tau^2: the solution of Q(tau^2) = q, or 0 if there is none.
     Where it is 0, the variance of the mean has the Hartung-Knapp factor Q(0) / q, which is below 1.
     """
-    k = len(y)
-    if k < 2:
-        raise ValueError("A confidence distribution of tau needs at least 2 domains.")
-    q, weight = chi_square_nodes(k - 1)
+    q, weight = chi_square_nodes(len(y) - 1)
     tau2 = invert_q_profile(q, y, v)
-    w = 1 / (v + tau2[:, None])
-    total = w.sum(axis=1)
-    mean = (w @ y) / total
-    residual = (w * (y - mean[:, None]) ** 2).sum(axis=1)
-    variance = np.minimum(residual / q, 1.0) / total
-    return NormalMixture(np.sqrt(tau2), weight, mean, variance)
+    fits = fit_means(tau2, y, v)
+    return NormalMixture(np.sqrt(tau2), weight, fits.mean, np.minimum(fits.q / q, 1.0) * fits.variance)
 
 
 def chi_square_nodes(degrees: int) -> tuple[Array, Array]:
     """Decreasing values of a chi-square distribution and their probabilities, by quadrature over the logarithm."""
-    low, high = np.log(_chi_square_quantile(degrees, np.array([PROBABILITY_END, 1 - PROBABILITY_END])))
-    log_q = (low + (high - low) * (NODES + 1) / 2)[::-1]
-    log_density = 0.5 * degrees * log_q - 0.5 * np.exp(log_q)
-    weight = NODE_WEIGHTS[::-1] * np.exp(log_density - log_density.max())
-    return np.exp(log_q), weight / weight.sum()
-
-
-def prediction_interval(
-    mixture: NormalMixture, interval: tuple[float, float], mean: float, variance: float, level: float
-) -> tuple[float, float]:
-    """Interval for the true performance of a new domain.
-
-    It contains the interval of the mean, and is at least as wide as that of the mean of equal domains, so that values
-    that agree by chance do not give an interval that is narrower than their sampling error.
-    """
-    low, high = mixture.quantiles(level, new_domain=True)
-    reach = float(ndtri((1 + level) / 2) * np.sqrt(variance))
-    return min(low, interval[0], mean - reach), max(high, interval[1], mean + reach)
-
-
-def _chi_square_quantile(degrees: int, probability: Array) -> Array:
-    return 2 * np.asarray(gammaincinv(degrees / 2, probability))
+    low, high = np.log(2 * gammaincinv(degrees / 2, np.array([PROBABILITY_END, 1 - PROBABILITY_END])))
+    log_q, weight = _quadrature(lambda log_q: 0.5 * (degrees * log_q - np.exp(log_q)), low, high)
+    return np.exp(log_q[::-1]), weight[::-1]
 
 
 def invert_q_profile(q: Array, y: Array, v: Array) -> Array:
@@ -439,14 +397,212 @@ def invert_q_profile(q: Array, y: Array, v: Array) -> Array:
     if np.ptp(y) == 0:
         return tau2
     for _ in range(MOST_STEPS):
-        w = 1 / (v + tau2[:, None])
-        mean = (w @ y) / w.sum(axis=1)
-        squares = w * (y - mean[:, None]) ** 2
-        profile = squares.sum(axis=1)
-        slope = (w * squares).sum(axis=1)
-        step = profile * (profile / q - 1) / slope
-        step = np.maximum(step, -tau2)
+        fits = fit_means(tau2, y, v)
+        slope = (fits.weights * fits.squares).sum(axis=1)
+        step = np.maximum(fits.q * (fits.q / q - 1) / slope, -tau2)
         tau2 = tau2 + step
         if np.all(np.abs(step) <= 1e-12 * tau2):
             break
     return tau2
+
+
+@dataclass(frozen=True)
+class ExpectedPerformance:
+    """What to expect of a metric on a new domain.
+
+    Attributes
+    ----------
+    estimate : float
+        Expected performance: the median over the population of domains.
+    prediction_interval : tuple of float
+        Of the true performance on a new domain or, with `n_rows_new`, of the value measured on that many rows.
+    tau : float
+        Standard deviation between domains on the scale of the model (REML).
+    n_domains : int
+        Domains that entered.
+    n_dropped : int
+        Domains without a finite value.
+
+    Examples
+    --------
+    >>> from unseen.metrics import expected_performance
+    >>> expected = expected_performance([0.82, 0.85, 0.88, 0.83, 0.86])
+    >>> round(expected.estimate, 2), [round(end, 2) for end in expected.prediction_interval]
+    (0.85, [0.76, 0.91])
+    """
+
+    estimate: float
+    prediction_interval: tuple[float, float]
+    tau: float
+    n_domains: int
+    n_dropped: int
+
+
+def expected_performance(
+    domain_values: ArrayLike,
+    metric_range: tuple[float, float] = (0.0, 1.0),
+    *,
+    n_rows: ArrayLike | None = None,
+    n_rows_new: float | None = None,
+    level: float = 0.95,
+) -> ExpectedPerformance:
+    """Estimate the performance on a new domain from the performance on held-out domains.
+
+    The model has random effects of domains on a scale without bounds: logit for metrics with a lowest and a highest
+    value, the logarithm of the distance for metrics with one of them, and the metric itself otherwise. The prediction
+    interval follows from the confidence distribution of tau (see Notes).
+
+    Parameters
+    ----------
+    domain_values : array-like of shape (n_domains,)
+        The metric on each held-out domain. Domains where it is not finite are dropped and counted.
+    metric_range : tuple of float, default=(0.0, 1.0)
+        Lowest and highest value of the metric; infinite where it has no bound.
+    n_rows : array-like of shape (n_domains,), default=None
+        Rows of each domain, for a metric that is a share of rows, as accuracy is: sampling errors are then binomial.
+        Without it the variance between the values is taken as a whole, which includes the sampling error of domains of
+        such sizes.
+    n_rows_new : float, default=None
+        Rows of the new domain; needs `n_rows`. If given, the interval is one for the value that will be measured on so
+        many rows, otherwise one for the true performance.
+    level : float, default=0.95
+        Nominal coverage of the prediction interval.
+
+    Returns
+    -------
+    ExpectedPerformance
+        For a single domain the interval is the whole range.
+
+    Notes
+    -----
+    The textbook interval, Student's t with one estimate of tau, covers too little where heterogeneity is moderate: for
+    8 domains and tau from half to once the standard error within domains, 84% to 87% instead of 95%. The interval here
+    averages over the confidence distribution of tau that the Q profile gives, in the spirit of Nagashima et al. [1]_,
+    but by quadrature instead of a bootstrap. It equals Student's prediction interval where there is no sampling error.
+    The standard errors within domains are taken at the pooled performance, not at that of each domain: a domain with a
+    high value would otherwise get a wrong weight because of its own sampling error.
+
+    References
+    ----------
+    .. [1] Nagashima, Noma and Furukawa (2019), Prediction intervals for random-effects meta-analysis: A confidence
+       distribution approach, Statistical Methods in Medical Research 28:1689-1702.
+    .. [2] Viechtbauer (2007), Confidence intervals for the amount of heterogeneity in meta-analysis, Statistics in
+       Medicine 26:37-52.
+    .. [3] Snell, Ensor, Debray, Moons and Riley (2018), Meta-analysis of prediction model performance across multiple
+       studies: Which scale helps ensure between-study normality for the C-statistic and calibration measures?,
+       Statistical Methods in Medical Research 27:3505-3522.
+
+    Examples
+    --------
+    >>> from unseen.metrics import expected_performance
+    >>> result = expected_performance([0.81, 0.77, 0.88, 0.79, 0.84], n_rows=[120, 200, 90, 150, 300])
+    >>> round(result.estimate, 3), [round(end, 2) for end in result.prediction_interval]
+    (0.816, [0.67, 0.91])
+    """
+    check_level(level)
+    low, high = metric_range
+    values = _clip_to_range(np.atleast_1d(np.asarray(domain_values, dtype=np.float64)), low, high)
+    if n_rows_new is not None and (n_rows is None or not n_rows_new > 0):
+        raise ValueError(f"n_rows_new={n_rows_new!r} is not allowed. Use a positive number of rows, and pass n_rows.")
+    scale = Scale(low, high)
+    rows = np.full(len(values), np.nan)
+    if n_rows is not None:
+        values, rows = check_pairs("domain_values", values, "n_rows", n_rows)
+        if not (rows > 0).all() or scale.name != "logit":
+            raise ValueError("n_rows needs positive numbers of rows, and a metric_range with two finite ends.")
+    usable = np.isfinite(values)
+    if not usable.any():
+        raise ValueError(f"None of the {len(values)} values in domain_values is finite; at least one is needed.")
+    values, rows = values[usable], rows[usable]
+    k = len(values)
+    n_dropped = int((~usable).sum())
+    if k == 1:
+        return ExpectedPerformance(float(values[0]), (float(low), float(high)), np.nan, 1, n_dropped)
+
+    if n_rows is None:
+        scale = _with_offset(scale, values)
+        y, errors = scale.transform(values), np.zeros(k)
+    else:
+        # Equation 11: half a success and half a failure more make the logit nearly unbiased. Its variance is taken at
+        # the mean share of all domains: with its own share, a domain would get a weight that depends on its error.
+        shares = (rows * (values - low) / (high - low) + CONTINUITY) / (rows + 2 * CONTINUITY)
+        pooled = float(np.mean(shares))
+        y, errors = logit(shares), 1 / np.sqrt(rows * pooled * (1 - pooled))
+    y, v, _ = usable_domains(y, errors)
+    mixture = tau_confidence_distribution(y, v)
+    tau2 = restricted_maximum_likelihood(y, v)
+    means = fit_means(np.array([0.0, tau2]), y, v)
+    estimate = scale.inverse(float(means.mean[1]))
+    if n_rows_new is None:
+        mean = float(means.mean[0])
+        ends = scale.inverse_interval(mixture.predict((mean, mean), mean, means.variance[0], level))
+    else:
+        first, second = _interval_of_measured_share(mixture, n_rows_new, level)
+        ends = low + (high - low) * first, low + (high - low) * second
+    interval = float(min(*ends, estimate)), float(max(*ends, estimate))
+    return ExpectedPerformance(estimate, interval, float(np.sqrt(tau2)), k, n_dropped)
+
+
+def _clip_to_range(values: Array, low: float, high: float) -> Array:
+    """Return values without rounding errors beyond the ends of the range; raise for values that are farther away."""
+    if not low < high:
+        raise ValueError(f"metric_range={(low, high)!r} is not allowed. The first number must be below the second.")
+    values = np.where(np.isfinite(values), values, np.nan)
+    clipped = np.clip(values, low, high)
+    is_outside = np.abs(values - clipped) > ROUNDING * np.maximum(np.abs(clipped), 1)
+    if is_outside.any():
+        raise ValueError(
+            f"domain_values has the value {float(values[is_outside][0])!r}, which is outside of "
+            f"metric_range={(low, high)!r}. Pass the range of the metric, infinite where it has no bound."
+        )
+    return clipped
+
+
+def _with_offset(scale: Scale, values: Array) -> Scale:
+    """The same scale with half a success more, in the unit in which the variance of the values is binomial.
+
+    For the log scale it is half an event, in the unit in which the variance is that of a Poisson distribution.
+    Without an offset, a single value at an end of the range would decide the whole interval.
+    """
+    if scale.name == "identity":
+        return scale
+    variance = float(np.var(values, ddof=1))
+    if scale.name == "logit":
+        center = (float(values.mean()) - scale.low) * (scale.high - float(values.mean()))
+        smallest = SMALLEST_OFFSET
+    else:
+        center = float(scale.distance(values).mean())
+        smallest = max(SMALLEST_OFFSET * center, np.finfo(np.float64).tiny)
+    return replace(scale, offset=max(CONTINUITY * variance / center if center > 0 else 0.0, smallest))
+
+
+def _interval_of_measured_share(mixture: NormalMixture, size: float, level: float) -> tuple[float, float]:
+    """Interval for the share measured on `size` rows of a new domain (equation 12).
+
+    Given the true performance, the number of successes is binomial; its distribution function is the incomplete beta
+    function, which also holds for sizes that are no whole numbers. The ends have a continuity correction of half a row.
+    """
+    mixture = replace(mixture, variance=mixture.variance + SMALLEST_SPREAD**2)
+    spread = np.sqrt(mixture.variance + mixture.tau**2)
+    ends = mixture.quantiles(1 - 2 * SMALLEST_TAIL, new_domain=True)
+    edges = np.linspace(ends[0], ends[1], DENSITY_CELLS + 1)
+    cumulative = ndtr((edges[:, None] - mixture.mean) / spread) @ mixture.weight
+    mass = np.diff(cumulative)
+    mass = mass / mass.sum()
+    share = expit((edges[1:] + edges[:-1]) / 2)
+
+    def probability_up_to(successes: float) -> float:
+        if successes >= size:
+            return 1.0
+        return float(mass @ betainc(size - successes, successes + 1, 1 - share))
+
+    def count(probability: float) -> float:
+        if probability_up_to(-1.0 + COUNT_TOLERANCE) >= probability:
+            return -1.0
+        return float(
+            brentq(lambda x: probability_up_to(x) - probability, -1.0 + COUNT_TOLERANCE, size, xtol=COUNT_TOLERANCE)
+        )
+
+    tail = (1 - level) / 2
+    low, high = np.clip([(count(end) + CONTINUITY) / size for end in (tail, 1 - tail)], 0.0, 1.0).tolist()
+    return low, high

@@ -12,12 +12,11 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, log_expit, logit, ndtri, xlogy
 from scipy.stats import rankdata
 
-from ._estimates import IDENTITY, POSITIVE, SHARE, Array, Estimate, Outcomes, Scale, check_predictions, check_scores
+from ._estimates import CONTINUITY, IDENTITY, POSITIVE, SHARE, Array, Estimate, Outcomes, Scale, check_predictions
 
 # Probabilities of 0 and 1 have no logit: they are moved inwards by this much, to a logit of 16.
 CLOSEST_PROBABILITY = 1e-7
 UP_TO_ONE = Scale(-np.inf, 1.0)
-CONTINUITY = 0.5  # events that are added where none occurred, and successes and failures of an AUC of 0 or 1
 MOST_STEPS = 100  # Newton steps; ordinary problems take fewer than 10
 STEP_TOLERANCE = 1e-10  # of the Newton decrement
 LARGEST_STEP = 10.0  # of the logits in one Newton step, with a penalty
@@ -27,25 +26,6 @@ ROWS_PER_KNOT = 10  # rows of the rarer outcome that a spline needs for each kno
 SHRINKAGE = 0.9  # smallest acceptable factor by which effects must be shrunk
 OPTIMISM = 0.05  # largest acceptable optimism in the share of the highest attainable R2
 INTERCEPT_MARGIN = 0.05  # largest acceptable error of the overall risk
-
-
-@dataclass(frozen=True)
-class CalibrationFit:
-    """Logistic recalibration: logit P(y = 1) = intercept + slope * logit(p).
-
-    Attributes
-    ----------
-    slope : Estimate
-        1 for calibrated probabilities; below 1 if they are too extreme.
-    intercept : Estimate
-        Intercept at that slope.
-    is_penalized : bool
-        Whether Firth's penalty was used, because the probabilities separate the outcomes.
-    """
-
-    slope: Estimate
-    intercept: Estimate
-    is_penalized: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,13 +49,6 @@ class CalibrationCurve:
     low: Array
     high: Array
     n_knots: int
-
-
-@dataclass(frozen=True)
-class _LogisticFit:
-    coefficients: Array
-    covariance: Array
-    is_penalized: bool
 
 
 def auc(y_true: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -117,33 +90,26 @@ def auc(y_true: ArrayLike, scores: ArrayLike, *, level: float = 0.95) -> Estimat
     >>> round(result.value, 4), round(result.se, 4), [round(end, 2) for end in result.interval]
     (0.9375, 0.0884, [0.44, 1.0])
     """
-    y, s = check_scores(y_true, "scores", scores, level)
+    y, s = check_predictions(y_true, scores, level, "scores")
     n_events, n_others = int(y.sum()), int((~y).sum())
     if n_events == 0 or n_others == 0:
         return Estimate.make_undefined(SHARE)
-    # Equation 14: the share of rows of the other class that a row exceeds, with one half for ties.
+    # Equation 13: the share of rows of the other class that a row exceeds, with one half for ties.
     ranks = rankdata(s)
     above_others = (ranks[y] - rankdata(s[y])) / n_others
     below_events = 1 - (ranks[~y] - rankdata(s[~y])) / n_events
     value = float(above_others.mean())
-    has_delong_variance = 0 < value < 1 and min(n_events, n_others) > 1
-    variance = 0.0
-    if has_delong_variance:
+    if 0 < value < 1 and min(n_events, n_others) > 1:
         variance = float(np.var(above_others, ddof=1) / n_events + np.var(below_events, ddof=1) / n_others)
-    if variance > 0:
-        se = float(np.sqrt(variance))
-        return Estimate.from_value(value, se, SHARE, level)
-    size = _newcombe_size(value, n_events, n_others)
+        if variance > 0:
+            return Estimate.from_value(value, float(np.sqrt(variance)), SHARE, level)
+    # The effective number of rows: A (1 - A) divided by Newcombe's variance of an AUC of A.
+    half = (n_events + n_others) / 2 - 1
+    size = n_events * n_others / (1 + half * (1 - value) / (2 - value) + half * value / (1 + value))
     share = (size * value + CONTINUITY) / (size + 2 * CONTINUITY)
     unit = share * (1 - share)
     se = float(np.sqrt(unit / size))
     return Estimate.from_scaled(value, se, SHARE, float(logit(share)), float(1 / np.sqrt(size * unit)), level)
-
-
-def _newcombe_size(value: float, n_events: int, n_others: int) -> float:
-    """Effective number of rows: A (1 - A) divided by Newcombe's variance of an AUC of A (method 4)."""
-    half = (n_events + n_others) / 2 - 1
-    return n_events * n_others / (1 + half * (1 - value) / (2 - value) + half * value / (1 + value))
 
 
 def calibration_in_the_large(y_true: ArrayLike, probabilities: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -175,11 +141,13 @@ def calibration_in_the_large(y_true: ArrayLike, probabilities: ArrayLike, *, lev
     """
     y, offset = _outcomes_and_logits(y_true, probabilities, level)
     fit = _fit_logistic(np.ones((len(y), 1)), y, offset, penalize=bool(y.all() or not y.any()))
-    return _identity_estimate(fit, 0, level)
+    return _last_coefficient(fit, level)
 
 
-def calibration_slope(y_true: ArrayLike, probabilities: ArrayLike, *, level: float = 0.95) -> CalibrationFit:
-    """Slope and intercept of a logistic model on the logit of the predicted probability.
+def calibration_slope(y_true: ArrayLike, probabilities: ArrayLike, *, level: float = 0.95) -> Estimate:
+    """Slope of a logistic model on the logit of the predicted probability.
+
+    1 for calibrated probabilities; below 1 if they are too extreme.
 
     Parameters
     ----------
@@ -188,11 +156,11 @@ def calibration_slope(y_true: ArrayLike, probabilities: ArrayLike, *, level: flo
     probabilities : array-like of shape (n_rows,)
         Predicted probabilities of the event.
     level : float, default=0.95
-        Nominal coverage of the intervals.
+        Nominal coverage of the interval.
 
     Returns
     -------
-    CalibrationFit
+    Estimate
         Not defined (NaN) if all rows have the same outcome or the same probability. Where the probabilities separate
         the outcomes, which gives an infinite slope, Firth's penalized likelihood is maximized [1]_; where that has no
         maximum at finite slopes, as for a few rows with nearly equal probabilities, it is not defined either.
@@ -206,19 +174,19 @@ def calibration_slope(y_true: ArrayLike, probabilities: ArrayLike, *, level: flo
     --------
     >>> from unseen.metrics import calibration_slope
     >>> result = calibration_slope([0, 1, 0, 1, 0, 1], [0.2, 0.4, 0.5, 0.7, 0.3, 0.6])
-    >>> round(result.slope.value, 3), result.is_penalized
-    (2.895, False)
+    >>> round(result.value, 3)
+    2.895
     """
     y, x = _outcomes_and_logits(y_true, probabilities, level)
     if y.all() or not y.any() or np.ptp(x) == 0:
-        return CalibrationFit(Estimate.make_undefined(), Estimate.make_undefined())
+        return Estimate.make_undefined()
     # With one predictor the outcomes are separated if and only if their ranges share at most one point.
     is_separated = bool(x[~y].max() <= x[y].min() or x[y].max() <= x[~y].min())
     try:
         fit = _fit_logistic(np.column_stack([np.ones_like(x), x]), y, np.zeros_like(x), penalize=is_separated)
     except np.linalg.LinAlgError:
-        return CalibrationFit(Estimate.make_undefined(), Estimate.make_undefined())
-    return CalibrationFit(_identity_estimate(fit, 1, level), _identity_estimate(fit, 0, level), fit.is_penalized)
+        return Estimate.make_undefined()
+    return _last_coefficient(fit, level)
 
 
 def observed_expected_ratio(y_true: ArrayLike, probabilities: ArrayLike, *, level: float = 0.95) -> Estimate:
@@ -375,10 +343,8 @@ def log_loss(y_true: ArrayLike, probabilities: ArrayLike, classes: Sequence[Any]
             f"probabilities has shape {columns.shape}, but there are {len(labels)} rows and {len(classes)} classes. "
             "Give one column per class."
         )
-    of_true_class = np.zeros(len(labels))
-    for j, name in enumerate(classes):
-        is_class, p = check_predictions(labels == name, columns[:, j], level)
-        of_true_class[is_class] = p[is_class]
+    is_class, p = check_predictions(np.ravel([labels == name for name in classes]), columns.T.ravel(), level)
+    of_true_class = (is_class * p).reshape(len(classes), -1).sum(axis=0)
     losses = -np.log(np.maximum(of_true_class, CLOSEST_PROBABILITY))
     return Estimate.from_value(float(losses.mean()), _standard_error(losses), POSITIVE, level)
 
@@ -429,10 +395,10 @@ def calibration_curve(
     knots = np.unique(np.quantile(x, ranks))
     if len(knots) < 3:
         knots = np.array([])
-    fit = _fit_logistic(_spline_basis(x, knots), y, np.zeros_like(x), penalize=False)
+    coefficients, covariance = _fit_logistic(_spline_basis(x, knots), y, np.zeros_like(x), penalize=False)
     basis = _spline_basis(grid, knots)
-    center = basis @ fit.coefficients
-    spread = np.sqrt(np.einsum("ij,jk,ik->i", basis, fit.covariance, basis))
+    center = basis @ coefficients
+    spread = np.sqrt(np.einsum("ij,jk,ik->i", basis, covariance, basis))
     reach = float(ndtri((1 + level) / 2)) * spread
     return CalibrationCurve(
         expit(grid), expit(center), expit(center - reach), expit(center + reach), max(len(knots), 2)
@@ -444,10 +410,9 @@ def _outcomes_and_logits(y_true: ArrayLike, probabilities: ArrayLike, level: flo
     return y, logit(np.clip(p, CLOSEST_PROBABILITY, 1 - CLOSEST_PROBABILITY))
 
 
-def _identity_estimate(fit: _LogisticFit, position: int, level: float) -> Estimate:
-    value = float(fit.coefficients[position])
-    se = float(np.sqrt(fit.covariance[position, position]))
-    return Estimate.from_value(value, se, IDENTITY, level)
+def _last_coefficient(fit: tuple[Array, Array], level: float) -> Estimate:
+    coefficients, covariance = fit
+    return Estimate.from_value(float(coefficients[-1]), float(np.sqrt(covariance[-1, -1])), IDENTITY, level)
 
 
 def _standard_error(values: Array) -> float:
@@ -455,7 +420,7 @@ def _standard_error(values: Array) -> float:
 
 
 def _spline_basis(x: Array, knots: Array) -> Array:
-    """Restricted cubic spline, linear beyond the outer knots (equation 17); without knots, a straight line."""
+    """Restricted cubic spline, linear beyond the outer knots (equation 16); without knots, a straight line."""
     columns = [np.ones_like(x), x]
     if len(knots):
         last, width = knots[-1], (knots[-1] - knots[0]) ** 2
@@ -468,8 +433,8 @@ def _spline_basis(x: Array, knots: Array) -> Array:
     return np.column_stack(columns)
 
 
-def _fit_logistic(X: Array, y: Outcomes, offset: Array, *, penalize: bool) -> _LogisticFit:
-    """Logistic regression by Newton's method with step halving; Firth's penalty on request or where it diverges."""
+def _fit_logistic(X: Array, y: Outcomes, offset: Array, *, penalize: bool) -> tuple[Array, Array]:
+    """Coefficients and covariance of a logistic regression, by Newton's method with step halving; Firth's penalty on request or where it diverges."""
     beta = np.zeros(X.shape[1])
     signs = np.where(y, 1.0, -1.0)
 
@@ -482,7 +447,7 @@ def _fit_logistic(X: Array, y: Outcomes, offset: Array, *, penalize: bool) -> _L
         value = float(log_expit(signs * eta).sum())
         residual = y - p
         if penalize:
-            # Equation 16: half the logarithm of the determinant of the information, and its derivative.
+            # Equation 15: half the logarithm of the determinant of the information, and its derivative.
             value += float(np.log(np.diag(factor[0])).sum())
             leverage = w * np.einsum("ij,ji->i", X, cho_solve(factor, X.T))
             residual = residual + leverage * (0.5 - p)
@@ -518,7 +483,7 @@ def _fit_logistic(X: Array, y: Outcomes, offset: Array, *, penalize: bool) -> _L
         if penalize:
             raise
         return _fit_logistic(X, y, offset, penalize=True)
-    return _LogisticFit(beta, cho_solve(factor, np.eye(len(beta))), penalize)
+    return beta, cho_solve(factor, np.eye(len(beta)))
 
 
 @dataclass(frozen=True)
@@ -527,28 +492,18 @@ class DevelopmentSize:
 
     Attributes
     ----------
-    shrinkage : float
-        For an expected shrinkage of 0.9.
-    optimism : float
-        For an optimism of at most 0.05 in R2.
-    intercept : float
-        For a margin of error of at most 0.05 in the overall risk.
+    n_rows : float
+        Rows for an expected shrinkage of 0.9, an optimism of at most 0.05 in R2, and a margin of error of at most 0.05
+        in the overall risk.
     r2 : float
-        Cox and Snell's R2 on which the numbers are based.
+        Cox and Snell's R2 on which the number is based.
     n_parameters : int
         Number of predictor parameters.
     """
 
-    shrinkage: float
-    optimism: float
-    intercept: float
+    n_rows: float
     r2: float
     n_parameters: int
-
-    @property
-    def n_rows(self) -> float:
-        """Rows that satisfy all criteria."""
-        return float(np.nanmax([self.shrinkage, self.optimism, self.intercept]))
 
 
 def development_size(y_true: ArrayLike, probabilities: ArrayLike, n_parameters: int) -> DevelopmentSize | None:
@@ -590,15 +545,8 @@ def development_size(y_true: ArrayLike, probabilities: ArrayLike, n_parameters: 
     if not 0 < r2 < 1 or null == 0:
         return None
     highest = 1 - np.exp(2 * null)
-    z = float(ndtri(0.975))
-    return DevelopmentSize(
-        shrinkage=_size_for_shrinkage(SHRINKAGE, r2, n_parameters),
-        optimism=_size_for_shrinkage(r2 / (r2 + OPTIMISM * highest), r2, n_parameters),
-        intercept=(z / INTERCEPT_MARGIN) ** 2 * prevalence * (1 - prevalence),
-        r2=float(r2),
-        n_parameters=n_parameters,
-    )
-
-
-def _size_for_shrinkage(shrinkage: float, r2: float, n_parameters: int) -> float:
-    return float(n_parameters / ((shrinkage - 1) * np.log(1 - r2 / shrinkage))) if r2 < shrinkage else np.nan
+    n_rows = (float(ndtri(0.975)) / INTERCEPT_MARGIN) ** 2 * prevalence * (1 - prevalence)
+    for shrinkage in (SHRINKAGE, r2 / (r2 + OPTIMISM * highest)):
+        if r2 < shrinkage:
+            n_rows = max(n_rows, n_parameters / ((shrinkage - 1) * np.log(1 - r2 / shrinkage)))
+    return DevelopmentSize(float(n_rows), float(r2), n_parameters)

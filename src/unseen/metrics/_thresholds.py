@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binomtest
+from sklearn.metrics import roc_curve
 
-from ._estimates import SHARE, Array, Estimate, Outcomes, Scale, check_level, check_predictions
+from ._estimates import CONTINUITY, SHARE, Array, Estimate, Scale, check_level, check_predictions
 
-CONTINUITY = 0.5  # rows that keep a variance positive
 ROUNDING = 1e-12  # of sums of shares
 AIMS = "a number between 0 and 1, 'youden', 'sensitivity=0.9', 'specificity=0.9' or 'cost=5:1'"
 
@@ -121,8 +121,13 @@ def threshold_performance(
     -------
     dict
         Under "sensitivity", "specificity", "ppv" and "npv" shares with Wilson intervals, not defined (NaN) without
-        rows; under "net_benefit" the gain over classifying no row as an event, under "net_benefit_over_all" that over
-        classifying every row so.
+        rows; under "net_benefit" the gain over classifying no row as an event [1]_, (true positives - odds * false
+        positives) / rows; under "net_benefit_over_all" the gain over classifying every row so.
+
+    References
+    ----------
+    .. [1] Vickers and Elkin (2006), Decision curve analysis: A novel method for evaluating prediction models, Medical
+       Decision Making 26:565-574.
 
     Examples
     --------
@@ -132,6 +137,10 @@ def threshold_performance(
     [0.667, 0.5, 0.2]
     """
     y, p = check_predictions(y_true, probabilities, level)
+    _check_thresholds(threshold)
+    weight = threshold / (1 - threshold) if odds is None else float(odds)
+    if not 0 < weight < np.inf:
+        raise ValueError(f"odds={odds!r} is not allowed. Use a positive number: 0.2 if a miss is 5 times as harmful.")
     is_positive = p >= threshold
     tp = int((is_positive & y).sum())
     fp = int((is_positive & ~y).sum())
@@ -142,77 +151,34 @@ def threshold_performance(
         "specificity": share(tn, tn + fp, level=level),
         "ppv": share(tp, tp + fp, level=level),
         "npv": share(tn, tn + fn, level=level),
-        "net_benefit": net_benefit(y, p, threshold, odds=odds, level=level),
-        "net_benefit_over_all": net_benefit(y, p, threshold, odds=odds, against="all", level=level),
+        "net_benefit": _net_benefit(tp, 1.0, fp, weight, len(y), level),
+        # Against "all", what counts are the rows that are not flagged: correct ones gain, missed events lose.
+        "net_benefit_over_all": _net_benefit(tn, weight, fn, 1.0, len(y), level),
     }
 
 
-def net_benefit(
-    y_true: ArrayLike,
-    probabilities: ArrayLike,
-    threshold: float,
-    *,
-    odds: float | None = None,
-    against: Literal["none", "all"] = "none",
-    level: float = 0.95,
-) -> Estimate:
-    """Net benefit of a threshold: (true positives - odds * false positives) / rows.
+def _check_thresholds(thresholds: ArrayLike) -> None:
+    for threshold in np.ravel(thresholds).tolist():
+        if not 0 < threshold < 1:
+            raise ValueError(f"threshold={threshold!r} is not allowed. Use numbers between 0 and 1, without the ends.")
 
-    Parameters
-    ----------
-    y_true : array-like of shape (n_rows,)
-        1 for rows with the event, 0 for others.
-    probabilities : array-like of shape (n_rows,)
-        Predicted probabilities of the event.
-    threshold : float
-        Between 0 and 1.
-    odds : float, default=None
-        Weight of a false positive: the harm of a false alarm over that of a missed event. None takes the odds of the
-        threshold.
-    against : {"none", "all"}, default="none"
-        Whether the difference from classifying no row as an event is returned, or that from every row.
-    level : float, default=0.95
-        Nominal coverage of the interval.
 
-    Returns
-    -------
-    Estimate
-        A mean over rows, with the standard error of a mean. It lies between -odds and 1 against none, between -1 and
-        `odds` against all, and so does its interval.
+def _mean_and_variance(n_gains: Any, gain: Any, n_losses: Any, loss: Any, n: int) -> tuple[Any, Any]:
+    """Mean over n rows of which some gain, some lose and the others contribute 0, and the variance of a row."""
+    mean = np.clip((gain * n_gains - loss * n_losses) / n, -loss, gain)  # without rounding errors
+    squares = n_gains * (gain - mean) ** 2 + n_losses * (loss + mean) ** 2 + (n - n_gains - n_losses) * mean**2
+    return mean, squares / (n - 1) if n > 1 else np.full_like(squares, np.nan, dtype=np.float64)
 
-    References
-    ----------
-    .. [1] Vickers and Elkin (2006), Decision curve analysis: A novel method for evaluating prediction models, Medical
-       Decision Making 26:565-574.
 
-    Examples
-    --------
-    >>> from unseen.metrics import net_benefit
-    >>> round(net_benefit([0, 1, 1, 0, 1], [0.2, 0.6, 0.4, 0.7, 0.9], 0.5).value, 3)
-    0.2
-    """
-    y, p = check_predictions(y_true, probabilities, level)
-    if not 0 < threshold < 1:
-        raise ValueError(f"threshold={threshold!r} is not allowed. Use numbers between 0 and 1, without the ends.")
-    weight = threshold / (1 - threshold) if odds is None else float(odds)
-    if not (weight > 0 and np.isfinite(weight)):
-        raise ValueError(f"odds={odds!r} is not allowed. Use a positive number: 0.2 if a miss is 5 times as harmful.")
-    is_positive = p >= threshold
-    if against == "all":
-        # Against "all", what counts are the rows that are not flagged: correct ones gain, missed events lose.
-        contribution = np.where(~is_positive, np.where(y, -1.0, weight), 0.0)
-        scale = Scale(-1.0, weight)
-    else:
-        contribution = np.where(is_positive, np.where(y, 1.0, -weight), 0.0)
-        scale = Scale(-weight, 1.0)
-    n = len(y)
-    value = float(np.clip(contribution.mean(), scale.low, scale.high))  # without rounding errors
+def _net_benefit(n_gains: int, gain: float, n_losses: int, loss: float, n: int, level: float) -> Estimate:
+    """Mean gain of a row, with the standard error of a mean; its interval lies between -loss and gain."""
+    scale = Scale(-loss, gain)
+    mean, variance = (float(number) for number in _mean_and_variance(n_gains, gain, n_losses, loss, n))
     if n == 1:
-        return Estimate(value, np.nan, (scale.low, scale.high), scale)
-    variance = float(np.var(contribution, ddof=1))
+        return Estimate(mean, np.nan, (scale.low, scale.high), scale)
     # Rows that do not differ leave no variance; half a row of the larger contribution keeps weights finite.
-    corrected = max(variance, CONTINUITY * max(1.0, weight) ** 2 / n)
-    estimate = Estimate.from_value(value, float(np.sqrt(corrected / n)), scale, level)
+    corrected = max(variance, CONTINUITY * max(gain, loss) ** 2 / n)
+    estimate = Estimate.from_value(mean, float(np.sqrt(corrected / n)), scale, level)
     return replace(estimate, se=float(np.sqrt(variance / n)))
 
 
@@ -244,10 +210,13 @@ def decision_curve(y_true: ArrayLike, probabilities: ArrayLike, thresholds: Arra
     numbers = np.arange(1, 100) / 100 if thresholds is None else np.sort(np.asarray(thresholds, dtype=np.float64))
     if numbers.ndim != 1 or len(numbers) == 0:
         raise ValueError(f"thresholds has shape {numbers.shape}. Give a sequence of at least one number.")
-    benefits = [net_benefit(y, p, threshold) for threshold in numbers.tolist()]
-    model, model_se = (np.array([getattr(one, name) for one in benefits]) for name in ("value", "se"))
+    _check_thresholds(numbers)
+    odds = numbers / (1 - numbers)
+    # Rows with a probability of at least each threshold.
+    tp, fp = (len(some) - np.searchsorted(np.sort(some), numbers) for some in (p[y], p[~y]))
+    model, variance = _mean_and_variance(tp, 1.0, fp, odds, len(y))
     prevalence = y.mean()
-    return DecisionCurve(numbers, model, model_se, prevalence - (1 - prevalence) * numbers / (1 - numbers))
+    return DecisionCurve(numbers, model, np.sqrt(variance / len(y)), prevalence - (1 - prevalence) * odds)
 
 
 def choose_threshold(
@@ -289,29 +258,41 @@ def choose_threshold(
     if weight.shape != y.shape or not np.isfinite(weight).all() or (weight < 0).any():
         raise ValueError("sample_weight needs one finite weight of 0 or more for each row of y_true.")
     name, first, second = _read_aim(aim)
-    has_both_outcomes = weight[y].sum() > 0 and weight[~y].sum() > 0
-    if name != "number" and not has_both_outcomes:
-        raise ValueError(f"aim={aim!r} needs rows with the event and rows without it; y_true has one outcome only.")
-    thresholds, sensitivity, specificity = _operating_points(y, p, weight)
-    preferred = 0.5
-    if name == "number":
-        best = int(np.searchsorted(np.unique(p), first))
-        thresholds[best] = first
-    elif name == "sensitivity":
-        # Thresholds increase, and sensitivity decreases with them.
-        best = int(np.flatnonzero(sensitivity >= first - ROUNDING)[-1])
-    elif name == "specificity":
-        best = int(np.flatnonzero(specificity >= first - ROUNDING)[0])
-    else:
-        loss = -(sensitivity + specificity)
-        if name == "cost":
-            preferred = second / (first + second)
-            misses = first * (1 - sensitivity) * weight[y].sum()
-            false_alarms = second * (1 - specificity) * weight[~y].sum()
-            loss = (misses + false_alarms) / (weight.sum() * max(first, second))
-        ties = np.flatnonzero(loss <= loss.min() + ROUNDING)
-        best = int(ties[np.argmin(np.abs(thresholds[ties] - preferred))])
-    return ThresholdChoice(float(thresholds[best]), str(aim), float(sensitivity[best]), float(specificity[best]))
+    n_events, n_others = weight[y].sum(), weight[~y].sum()
+    threshold = first
+    if name != "number":
+        if not (n_events > 0 and n_others > 0):
+            raise ValueError(f"aim={aim!r} needs rows with the event and rows without it; y_true has one outcome only.")
+        # All rules "at least this probability", from "all are events" to "none is".
+        false_alarms, sensitivities, values = roc_curve(y, p, sample_weight=weight, drop_intermediate=False)
+        thresholds = _midpoints(values[:0:-1])
+        sensitivities, specificities = sensitivities[::-1], 1 - false_alarms[::-1]
+        if name == "sensitivity":
+            # Thresholds increase, and sensitivity decreases with them.
+            threshold = thresholds[sensitivities >= first - ROUNDING][-1]
+        elif name == "specificity":
+            threshold = thresholds[specificities >= first - ROUNDING][0]
+        else:
+            loss = -(sensitivities + specificities)
+            preferred = 0.5
+            if name == "cost":
+                preferred = second / (first + second)
+                costs = first * (1 - sensitivities) * n_events + second * (1 - specificities) * n_others
+                loss = costs / (weight.sum() * max(first, second))
+            ties = thresholds[loss <= loss.min() + ROUNDING]
+            threshold = ties[np.argmin(np.abs(ties - preferred))]
+    is_positive = p >= threshold
+    with np.errstate(invalid="ignore"):
+        sensitivity = float(weight[y & is_positive].sum() / n_events)
+        specificity = float(weight[~y & ~is_positive].sum() / n_others)
+    return ThresholdChoice(float(threshold), str(aim), sensitivity, specificity)
+
+
+def _midpoints(values: Array) -> Array:
+    """Thresholds between increasing probabilities; the outermost ones lie halfway to 0 and to 1."""
+    # If a probability is 1, the highest threshold is just above it.
+    highest = (1 + values[-1]) / 2 if values[-1] < 1 else np.nextafter(1.0, 2.0)
+    return np.concatenate([[values[0] / 2], (values[1:] + values[:-1]) / 2, [highest]])
 
 
 def stated_odds(aim: str | float) -> float | None:
@@ -327,21 +308,6 @@ def stated_odds(aim: str | float) -> float | None:
     if name == "cost":
         return second / first
     return first / (1 - first) if name == "number" else None
-
-
-def _operating_points(y: Outcomes, p: Array, weight: Array) -> tuple[Array, Array, Array]:
-    """Thresholds between distinct probabilities, from "all are events" to "none is", with their sensitivity."""
-    values, position = np.unique(p, return_inverse=True)
-    events = np.bincount(position, weights=weight * y, minlength=len(values))
-    others = np.bincount(position, weights=weight * ~y, minlength=len(values))
-    middle = (values[1:] + values[:-1]) / 2
-    # The outermost thresholds lie halfway to 0 and to 1. If a probability is 1, the highest one is just above it.
-    highest = (1 + values[-1]) / 2 if values[-1] < 1 else np.nextafter(1.0, 2.0)
-    thresholds = np.concatenate([[values[0] / 2], middle, [highest]])
-    with np.errstate(invalid="ignore"):
-        sensitivity = 1 - np.concatenate([[0.0], np.cumsum(events)]) / events.sum()
-        specificity = np.concatenate([[0.0], np.cumsum(others)]) / others.sum()
-    return thresholds, sensitivity, specificity
 
 
 def _read_aim(aim: str | float) -> tuple[str, float, float]:

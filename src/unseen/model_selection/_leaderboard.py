@@ -153,11 +153,9 @@ def forecast(
     if n_rows is None and is_bounded and standard_errors is not None:
         n_rows = _effective_rows(scores, standard_errors, bounds)
     if n_rows is not None:
-        expected = expected_performance(
-            scores, None, bounds, n_rows=n_rows, is_share=True, n_rows_new=float(np.median(n_rows)), level=level
-        )
+        expected = expected_performance(scores, bounds, n_rows=n_rows, n_rows_new=float(np.median(n_rows)), level=level)
     else:
-        expected = expected_performance(scores, None, bounds, level=level)
+        expected = expected_performance(scores, bounds, level=level)
     low, high = expected.prediction_interval
     return mean, min(low, mean), max(high, mean)
 
