@@ -20,11 +20,10 @@ from unseen.shift import diagnose
 from unseen.shift._diagnose import adjust_by_holm
 from unseen.shift._permutation_tests import (
     PermutationResult,
-    chi_square_result,
     distance_matrices,
     run_kernel_test,
     run_kernel_tests,
-    sample_tables,
+    run_label_test,
 )
 
 
@@ -94,7 +93,6 @@ def test_the_share_is_the_adjusted_r_squared():
 def test_ties_count_against_significance():
     evidence = PermutationResult(np.array([1.0, 1.0 - 1e-12, 1.0, 0.5, 2.0]), chance=0.5, total=3.0)
     assert evidence.p_value == 4 / 5
-    assert (evidence * 2 + evidence).p_value == 4 / 5
 
 
 @pytest.mark.parametrize("value", [0.0, 1e4])
@@ -109,8 +107,7 @@ def test_features_that_do_not_vary_cannot_shift(value):
 def test_the_label_statistic_is_pearsons_and_its_tables_are_those_of_permuted_labels():
     rng = np.random.default_rng(0)
     counts = np.array([[30, 10, 20], [18, 15, 27]])
-    tables = sample_tables(counts, 4000, rng)
-    evidence = chi_square_result(tables)
+    tables, evidence = run_label_test(counts, 4000, rng)
     expected = stats.chi2_contingency(counts, correction=False)
     assert evidence.statistic == pytest.approx(expected.statistic)
     assert evidence.p_value == pytest.approx(expected.pvalue, abs=0.02)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,11 +18,6 @@ from ._report import (
     translate_errors,
     write_text,
 )
-
-if TYPE_CHECKING:
-    from ..shift import Diagnosis
-
-TEST_FIELDS = ("n", "statistic", "p_value", "p_adjusted", "effect", "flagged")
 
 
 @o.with_table_options
@@ -85,12 +80,4 @@ def diagnose(
             if columns:
                 show_columns(table.describe_columns())
 
-        print_result(summary, show, select_format(format, output), output, list_tests(diagnosis))
-
-
-def list_tests(diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    """List the tests of the kinds of shift, followed by those of the classes."""
-    return [
-        {"test": test.name, **{field: getattr(test, field) for field in TEST_FIELDS}}
-        for test in (*diagnosis.tests, *diagnosis.class_tests)
-    ]
+        print_result(summary, show, select_format(format, output), output, diagnosis.records())

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import fdtrc
 from scipy.stats import chi2_contingency, rankdata
 from scipy.stats.contingency import crosstab
@@ -53,130 +52,11 @@ MAX_SHIFT_ROWS = 2000  # of a domain, in the measurement of shift
 # A numeric column of at most this many different whole numbers is read as codes of categories: scales and grades in
 # questionnaires and registries rarely have more than ten points.
 MAX_CODES = 10
-NEW_LEVEL = "a new category"  # the name of categories that a schema does not have
 MIN_CELL = 2  # values of a class in a domain, fewer of which have no spread
-LARGE = 1e100  # numbers beyond are divided by the largest, so that sums of squares are finite
 COLUMNS_IN_HEAT_MAP = 40  # those that shift most
 
 
-@dataclass(frozen=True, eq=False)
-class ColumnValues:
-    """One column of a table.
-
-    Parameters
-    ----------
-    name : str
-        The name of the column.
-    kind : {"numeric", "categorical"}
-        What it holds.
-    values : ndarray of shape (n_samples,)
-        Numbers, NaN where missing; for categories their positions among `levels`, NaN where missing.
-    levels : tuple of str
-        The categories; empty for numbers.
-    """
-
-    name: str
-    kind: Literal["numeric", "categorical"]
-    values: Array
-    levels: tuple[str, ...] = ()
-
-    @cached_property
-    def is_present(self) -> NDArray[np.bool_]:
-        """Which rows have a value."""
-        return np.isfinite(self.values)
-
-    @cached_property
-    def distinct(self) -> tuple[Array, Ints]:
-        """The different values, sorted, and the number of rows of each."""
-        return np.unique(self.values[self.is_present], return_counts=True)
-
-    @property
-    def is_coded(self) -> bool:
-        """Whether the values are categories or codes of categories: few different whole numbers."""
-        values = self.distinct[0]
-        return self.kind == "categorical" or (len(values) <= MAX_CODES and bool((values == np.round(values)).all()))
-
-    def text(self, value: float) -> str:
-        """A value as users write it."""
-        return repr(self.levels[int(value)]) if self.kind == "categorical" else format_number(value)
-
-
-def columns_from_matrix(X: Any, schema: Any) -> list[ColumnValues]:
-    """The columns of a matrix that a schema encoded, with categories as text, not as their positions.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        The result of :meth:`unseen.tables.Schema.encode`. Dates are numbers: days since 1970.
-    schema : Schema
-        The description of the columns.
-
-    Returns
-    -------
-    columns : list of ColumnValues
-        One for each feature. Infinite numbers are missing.
-    """
-    columns = []
-    for position, column in enumerate(schema.columns):
-        values = np.array(X[:, position], dtype=np.float64)
-        if column.kind == "categorical":
-            levels = tuple(column.levels)
-            if (values < 0).any():
-                values[values < 0] = len(levels)
-                levels = (*levels, NEW_LEVEL)
-            columns.append(ColumnValues(column.name, "categorical", values, levels))
-        else:
-            values[~np.isfinite(values)] = np.nan
-            columns.append(ColumnValues(column.name, "numeric", values))
-    return columns
-
-
-@dataclass(frozen=True, eq=False)
-class DomainRows:
-    """The rows of each domain.
-
-    Parameters
-    ----------
-    names : tuple of str
-        The domains, sorted.
-    codes : ndarray of shape (n_samples,)
-        The position of each row's domain among `names`.
-    """
-
-    names: tuple[str, ...]
-    codes: Ints
-
-    @classmethod
-    def from_labels(cls, domains: Any) -> DomainRows:
-        """Encode the domain labels of the rows."""
-        names, codes = np.unique(np.asarray(domains).astype(str), return_inverse=True)
-        return cls(tuple(names.tolist()), codes)
-
-    @cached_property
-    def sizes(self) -> Ints:
-        """The number of rows of each domain."""
-        return np.bincount(self.codes, minlength=len(self.names))
-
-    @cached_property
-    def _order(self) -> Ints:
-        return np.argsort(self.codes, kind="stable")
-
-    def get_names(self, positions: Iterable[int]) -> tuple[str, ...]:
-        """The names of some domains."""
-        return tuple(self.names[position] for position in positions)
-
-    def share(self, position: int) -> float:
-        """The share of all rows that a domain has."""
-        return float(self.sizes[position] / self.sizes.sum())
-
-    def split(self, values: Array) -> list[Array]:
-        """The values of each domain, missing ones left out."""
-        parts = np.split(values[self._order], np.cumsum(self.sizes)[:-1])
-        return [part[np.isfinite(part)] for part in parts]
-
-
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing that a reader of the table should know.
 
     Attributes
@@ -209,24 +89,70 @@ class Finding:
     value: float | None = None
 
 
-@dataclass(frozen=True)
-class Conversion:
+@dataclass(frozen=True, eq=False)
+class DomainColumn:
+    """A column of a table, split by domain.
+
+    Attributes
+    ----------
+    name : str
+        The name of the column.
+    levels : tuple of str
+        The categories; empty for numbers.
+    domains : ndarray of shape (n_domains,)
+        The names of the domains, sorted.
+    sizes : ndarray of shape (n_domains,)
+        The number of rows of each domain.
+    parts : list of ndarray
+        The values of each domain, missing ones left out; for categories their positions among `levels`.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    domains: Any
+    sizes: Ints
+    parts: list[Array]
+
+    @cached_property
+    def distinct(self) -> Array:
+        """The different values, sorted."""
+        return np.unique(np.concatenate(self.parts))
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether the values are categories or codes of categories: few different whole numbers."""
+        values = self.distinct
+        return bool(self.levels) or (len(values) <= MAX_CODES and bool((values == np.round(values)).all()))
+
+    @property
+    def n_present(self) -> Ints:
+        """The number of values of each domain."""
+        return np.array([len(part) for part in self.parts])
+
+    def make_finding(
+        self, kind: Kind, where: Any, message: str, action: str, affected: float, value: float | None = None
+    ) -> Finding:
+        """Make a finding of high severity on some domains, given by their positions."""
+        names = tuple(self.domains[where].tolist())
+        return Finding(self.name, names, kind, "high", message, action, float(affected), value)
+
+    def describe_shares(self, shares: Array, where: Ints) -> str:
+        """Describe the shares of the rows of some domains, and of the others."""
+        others = np.setdiff1d(np.arange(len(shares)), where)
+        texts = [
+            f"{format_range(_percent, shares[positions])}{rows} of {enumerate_names(self.domains[positions].tolist())}"
+            for positions, rows in ((where, " of the rows"), (others, ""))
+            if len(positions)
+        ]
+        return ", and in ".join(texts)
+
+
+class Conversion(NamedTuple):
     """A change of units: new = factor * old + offset."""
 
     name: str
     factor: float
     offset: float = 0.0
-
-    def undo(self, values: Array) -> Array:
-        """The values in the old units."""
-        return (values - self.offset) / self.factor
-
-    @property
-    def remedy(self) -> str:
-        """What to compute to undo it."""
-        if self.offset:
-            return f"apply (x - {self.offset:.4g}) / {self.factor:.4g}"
-        return f"divide by {self.factor:.4g}" if self.factor > 1 else f"multiply by {1 / self.factor:.4g}"
 
 
 # Factors between units in use: powers of ten; glucose, cholesterol, creatinine (mmol/L or umol/L and mg/dL); pounds and
@@ -244,8 +170,7 @@ CONVERSIONS = (
 )
 
 
-@dataclass(frozen=True)
-class ColumnShift:
+class ColumnShift(NamedTuple):
     """The shift of one column between domains, within classes.
 
     Attributes
@@ -313,7 +238,7 @@ class ColumnDiagnosis:
         """Return sentences, findings and the heat map as plain values, for JSON and the report."""
         return {
             "sentences": self.sentences(),
-            "findings": [{**asdict(finding), "domains": list(finding.domains)} for finding in self.findings],
+            "findings": [{**finding._asdict(), "domains": list(finding.domains)} for finding in self.findings],
             "heat_map": self.heat_map(),
             "n_columns": len(self.shifts),
         }
@@ -333,12 +258,8 @@ class ColumnDiagnosis:
         """
         return draw_column_shift(self.heat_map(), figure)
 
-    def __str__(self) -> str:
-        return "\n".join(self.sentences() or ["No column stands out in any domain."])
-
     def __repr__(self) -> str:
-        n = len(self.findings)
-        return f"<ColumnDiagnosis: {len(self.shifts)} columns, {n} finding{'' if n == 1 else 's'}>"
+        return "\n".join(self.sentences() or ["No column stands out in any domain."])
 
 
 def diagnose_columns(table: Table) -> ColumnDiagnosis | None:
@@ -349,9 +270,7 @@ def diagnose_columns(table: Table) -> ColumnDiagnosis | None:
     if not _has_named_columns(table, MAX_COLUMNS):
         return None
     used = table.take(table.samples.subsample_rows(max_per_domain=MAX_SHIFT_ROWS))
-    domain = DomainRows.from_labels(used.domain)
-    shifts = measure_column_shift(columns_from_matrix(used.X, used.schema), used.y, domain)
-    return ColumnDiagnosis(domain.names, audit_table(table), shifts)
+    return ColumnDiagnosis(tuple(np.unique(table.domain).tolist()), audit_table(table), measure_column_shift(used))
 
 
 def find_column_notices(table: Table) -> list[str]:
@@ -375,24 +294,27 @@ def _has_named_columns(table: Table, limit: int) -> bool:
 
 def audit_table(table: Table) -> tuple[Finding, ...]:
     """Find columns of a table that are not comparable between its domains, the most important first."""
-    domain = DomainRows.from_labels(table.domain)
-    if len(domain.names) < 2:
+    domains, codes, sizes = np.unique(table.domain, return_inverse=True, return_counts=True)
+    if len(domains) < 2:
         return ()
-    columns = columns_from_matrix(table.X, table.schema)
-    level = ALPHA / (len(columns) * len(domain.names))
-    findings = _find_prevalence(table.y, domain, str(table.schema.label))
-    for column in columns:
-        findings += _find_missing(column, domain, level)
-        parts = domain.split(column.values)
-        if len(column.distinct[0]) < 2 or sum(len(part) > 0 for part in parts) < 2:
+    rows_by_domain = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
+    level = ALPHA / (len(table.schema.columns) * len(domains))
+    findings = list(_find_prevalence(table))
+    for position, description in enumerate(table.schema.columns):
+        values = table.X[:, position]
+        parts = [values[rows][np.isfinite(values[rows])] for rows in rows_by_domain]
+        column = DomainColumn(description.name, description.levels, domains, sizes, parts)
+        findings += _find_missing(column, level)
+        if len(column.distinct) < 2 or (column.n_present > 0).sum() < 2:
             continue
-        codes = _find_missing_codes(column, parts, domain) if column.kind == "numeric" else []
-        parts = [part[~np.isin(part, np.array([finding.value for finding in codes], dtype=float))] for part in parts]
-        units = [] if column.is_coded else _find_units(column, parts, domain)
+        codes_found = [] if column.levels else list(_find_missing_codes(column))
+        ordinary = [part[~np.isin(part, [finding.value for finding in codes_found])] for part in parts]
+        column = replace(column, parts=ordinary)
+        units = [] if column.is_coded else list(_find_units(column))
         # Domains in different units tell the domain as well: units explain it.
-        identity = [] if codes or units else _find_identity(column, domain)
-        constant = [] if identity else _find_constant(column, parts, domain, level)
-        findings += [*codes, *units, *identity, *constant]
+        identity = [] if codes_found or units else list(_find_identity(column))
+        constant = [] if identity else list(_find_constant(column, level))
+        findings += [*codes_found, *units, *identity, *constant]
     severities: tuple[str, ...] = get_args(Severity)
     kinds: tuple[str, ...] = get_args(Kind)
     return tuple(sorted(findings, key=lambda f: (severities.index(f.severity), kinds.index(f.kind), -f.affected)))
@@ -411,44 +333,40 @@ def is_missing_code(value: float, ordinary: Array, is_coded: bool) -> bool:
     return not low - width < value < high + width
 
 
-def _find_missing_codes(column: ColumnValues, parts: Sequence[Array], domain: DomainRows) -> list[Finding]:
+def _find_missing_codes(column: DomainColumn) -> Iterator[Finding]:
     """Numbers that stand for missing values.
 
     A number such as -9 or 999 is one if it is apart from all other values. Zero is one if it is apart and frequent in
     some domains, and if at least half of the others have next to none.
     """
-    values = column.values[column.is_present]
+    values = np.concatenate(column.parts)
     ordinary = values[~np.isin(values, MISSING_CODES)]
-    sizes = np.array([len(part) for part in parts])
-    findings = []
-    for value in np.intersect1d(column.distinct[0], (0.0, *MISSING_CODES)).tolist():
+    for value in np.intersect1d(column.distinct, (0.0, *MISSING_CODES)).tolist():
         others = ordinary[ordinary != value]
         if len(others) < MIN_VALUES or not is_missing_code(value, others, column.is_coded):
             continue
-        counts = np.array([int((part == value).sum()) for part in parts])
-        shares = counts / np.maximum(sizes, 1)
-        where = np.flatnonzero(counts)
+        counts = np.array([(part == value).sum() for part in column.parts])
+        is_concerned = counts > 0
         if value == 0:
-            is_compared = sizes >= MIN_VALUES
-            n_without = int((is_compared & (shares <= RARE_ZEROS)).sum())
-            if 2 * n_without < max(is_compared.sum() - 1, 1):
+            shares = counts / np.maximum(column.n_present, 1)
+            is_compared = column.n_present >= MIN_VALUES
+            if 2 * (is_compared & (shares <= RARE_ZEROS)).sum() < max(is_compared.sum() - 1, 1):
                 continue
-            where = np.flatnonzero((shares >= MIN_ZEROS) & (counts >= MIN_CODE_ROWS))
-        n_rows = counts[where].sum()
+            is_concerned = (shares >= MIN_ZEROS) & (counts >= MIN_CODE_ROWS)
+        n_rows = counts[is_concerned].sum()
         n_nearby = (np.abs(others - value) <= NEARBY * abs(value)).sum()
         if n_rows < MIN_CODE_ROWS or n_nearby > MAX_NEARBY * n_rows:
             continue
-        where = where[np.argsort(-counts[where] / domain.sizes[where], kind="stable")]
+        shares = counts / column.sizes
+        order = np.argsort(-shares, kind="stable")
+        where = order[is_concerned[order]]
         text = format_number(value)
         message = (
-            f"{column.name!r} is {text} in {_describe_shares(counts / domain.sizes, where, domain)}; its ordinary "
-            f"values are {format_number(others.min())} to {format_number(others.max())}."
+            f"{column.name!r} is {text} in {column.describe_shares(shares, where)}; its ordinary values are "
+            f"{format_number(others.min())} to {format_number(others.max())}."
         )
         action = f"If {text} stands for a missing value, declare it with the parameter missing."
-        affected = float(n_rows / domain.sizes.sum())
-        names = domain.get_names(where)
-        findings.append(Finding(column.name, names, "missing_code", "high", message, action, affected, value))
-    return findings
+        yield column.make_finding("missing_code", where, message, action, n_rows / column.sizes.sum(), value)
 
 
 def measure_magnitudes(values: Array) -> Array | None:
@@ -457,144 +375,132 @@ def measure_magnitudes(values: Array) -> Array | None:
     return np.log(np.quantile(values, MAGNITUDES)) if len(values) >= MIN_VALUES else None
 
 
-def find_conversions(values: Array, domains: Array) -> list[Conversion]:
-    """Conversions that explain why values differ from those of domains, the best first; none if they do not differ.
+def _find_units(column: DomainColumn) -> Iterator[Finding]:
+    """Domains whose values differ from those of the others, as a known conversion of units explains.
 
     Values differ if their median lies outside of the central 80% of a typical domain, and if its distance from the
     typical median is four times that of a typical domain. If more than a quarter of the domains differ, they differ by
     nature. A conversion explains a difference if undoing it takes away three quarters of the distance, from all
     quantiles. All comparisons are of logarithms.
     """
-    own = measure_magnitudes(values)
-    if own is None:
-        return []
-    typical = np.median(domains, axis=0)
-    distance = abs(own[MEDIAN] - typical[MEDIAN])
-    medians = domains[:, MEDIAN]
-    n_apart = int(((medians < typical[0]) | (medians > typical[-1])).sum())
-    usual = float(np.median(np.abs(medians - typical[MEDIAN])))
-    is_inside = typical[0] <= own[MEDIAN] <= typical[-1]
-    if is_inside or distance <= MIN_RATIO * usual or n_apart > max(len(domains) // 4, 1):
-        return []
-    fitting = []
-    for conversion in CONVERSIONS:
-        undone = measure_magnitudes(conversion.undo(values))
-        rest = np.inf if undone is None else float(np.abs(undone - typical).max())
-        if rest <= distance / MIN_RATIO:
-            fitting.append((rest, conversion))
-    best = min((rest for rest, _ in fitting), default=0.0)
-    # Others that leave twice the distance are not worth naming.
-    fitting = [(rest, conversion) for rest, conversion in fitting if rest <= 2 * best]
-    return [conversion for _, conversion in sorted(fitting, key=lambda pair: pair[0])]
+    measured = {d: own for d, part in enumerate(column.parts) if (own := measure_magnitudes(part)) is not None}
+    if len(measured) < 3 or np.median([np.mean(column.parts[d] == 0) for d in measured]) > ORDINARY_ZEROS:
+        return
+    magnitudes = np.array(list(measured.values()))
+    typical = np.median(magnitudes, axis=0)
+    distances = np.abs(magnitudes[:, MEDIAN] - typical[MEDIAN])
+    is_apart = (magnitudes[:, MEDIAN] < typical[0]) | (magnitudes[:, MEDIAN] > typical[-1])
+    if is_apart.sum() > max(len(measured) // 4, 1):
+        return
+    medians = {d: float(np.median(column.parts[d])) for d in measured}
+    is_far = is_apart & (distances > MIN_RATIO * np.median(distances))
+    for d, distance in zip(np.array(list(measured))[is_far].tolist(), distances[is_far], strict=True):
+        fitting = []
+        for conversion in CONVERSIONS:
+            undone = measure_magnitudes((column.parts[d] - conversion.offset) / conversion.factor)
+            rest = np.inf if undone is None else np.abs(undone - typical).max()
+            if rest <= distance / MIN_RATIO:
+                fitting.append((rest, conversion))
+        if not fitting:
+            continue
+        fitting.sort(key=lambda pair: pair[0])
+        # Others that leave twice the distance are not worth naming.
+        conversions = [conversion for rest, conversion in fitting if rest <= 2 * fitting[0][0]]
+        _, factor, offset = conversions[0]
+        remedy = f"divide by {factor:.4g}" if factor > 1 else f"multiply by {1 / factor:.4g}"
+        if offset:
+            remedy = f"apply (x - {offset:.4g}) / {factor:.4g}"
+        name = column.domains[d]
+        elsewhere = format_range(format_number, [median for e, median in medians.items() if e != d])
+        message = (
+            f"The values of {column.name!r} in {name} look as if they were in different units: the median is "
+            f"{format_number(medians[d])} there and {elsewhere} elsewhere, which fits "
+            f"{' or '.join(conversion.name for conversion in conversions[:SHOWN])}."
+        )
+        action = f"Convert the column ({remedy}) in {name}, or leave it out."
+        yield column.make_finding("units", [d], message, action, column.sizes[d] / column.sizes.sum(), factor)
 
 
-def _find_units(column: ColumnValues, parts: Sequence[Array], domain: DomainRows) -> list[Finding]:
-    measured = {d: own for d, part in enumerate(parts) if (own := measure_magnitudes(part)) is not None}
-    if len(measured) < 3 or np.median([np.mean(parts[d] == 0) for d in measured]) > ORDINARY_ZEROS:
-        return []
-    findings = []
-    for d in measured:
-        conversions = find_conversions(parts[d], np.array(list(measured.values())))
-        if conversions:
-            name = domain.names[d]
-            elsewhere = format_range(format_number, [float(np.median(parts[e])) for e in measured if e != d])
-            message = (
-                f"The values of {column.name!r} in {name} look as if they were in different units: the median is "
-                f"{format_number(float(np.median(parts[d])))} there and {elsewhere} elsewhere, which fits "
-                f"{name_conversions(conversions)}."
-            )
-            action = f"Convert the column ({conversions[0].remedy}) in {name}, or leave it out."
-            factor = conversions[0].factor
-            findings.append(Finding(column.name, (name,), "units", "high", message, action, domain.share(d), factor))
-    return findings
-
-
-def name_conversions(conversions: Sequence[Conversion]) -> str:
-    return " or ".join(conversion.name for conversion in conversions[:SHOWN])
-
-
-def _find_identity(column: ColumnValues, domain: DomainRows) -> list[Finding]:
+def _find_identity(column: DomainColumn) -> Iterator[Finding]:
     """A column whose value predicts the domain of every other row, learned from the rows between."""
-    n_domains = len(domain.names)
-    known = np.flatnonzero(column.is_present)
-    own = domain.codes[known]
-    values = column.values[known]
-    cuts = column.distinct[0] if column.is_coded else np.quantile(values, np.linspace(0, 1, 4 * n_domains + 1)[1:-1])
+    n_domains = len(column.domains)
+    values = np.concatenate(column.parts)
+    domain = np.repeat(np.arange(n_domains), column.n_present)
+    cuts = column.distinct if column.is_coded else np.quantile(values, np.linspace(0, 1, 4 * n_domains + 1)[1:-1])
     codes = np.searchsorted(cuts, values, side="right")
-    is_training = np.zeros(len(known), dtype=bool)
-    is_training[np.argsort(own, kind="stable")[::2]] = True
     counts = np.zeros((n_domains, len(cuts) + 1))
-    np.add.at(counts, (own[is_training], codes[is_training]), 1)
+    np.add.at(counts, (domain[::2], codes[::2]), 1)
     # Equal priors: the share of the rows of a domain, not its size, decides.
     likeliest = (counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).argmax(axis=0)
-    accuracy = balanced_accuracy_score(own[~is_training], likeliest[codes[~is_training]])
-    if accuracy < IDENTIFIES:
-        return []
-    message = (
-        f"{column.name!r} identifies the domain: its value alone predicts the domain of a row with a balanced accuracy "
-        f"of {accuracy:.0%}."
-    )
-    action = "A model cannot use it in a new domain. Leave it out."
-    return [Finding(column.name, domain.names, "identifies_domain", "high", message, action, 1.0)]
+    accuracy = balanced_accuracy_score(domain[1::2], likeliest[codes[1::2]])
+    if accuracy >= IDENTIFIES:
+        message = (
+            f"{column.name!r} identifies the domain: its value alone predicts the domain of a row with a balanced "
+            f"accuracy of {accuracy:.0%}."
+        )
+        action = "A model cannot use it in a new domain. Leave it out."
+        yield column.make_finding("identifies_domain", slice(None), message, action, 1.0)
 
 
-def _find_missing(column: ColumnValues, domain: DomainRows, level: float) -> list[Finding]:
+def _find_missing(column: DomainColumn, level: float) -> Iterator[Finding]:
     """Shares of missing values that differ by 20 points or more between domains."""
-    present = np.bincount(domain.codes[column.is_present], minlength=len(domain.names))
-    shares = 1 - present / domain.sizes
-    spread = shares.max() - shares.min()
-    if spread < MIN_MISSING or chi2_contingency(np.array([present, domain.sizes - present]))[1] > level:
-        return []
+    shares = 1 - column.n_present / column.sizes
+    spread = np.ptp(shares)
+    counts = np.array([column.n_present, column.sizes - column.n_present])
+    if spread < MIN_MISSING or chi2_contingency(counts)[1] > level:
+        return
     where = np.flatnonzero(shares >= (shares.max() + shares.min()) / 2)
-    message = f"{column.name!r} is missing in {_describe_shares(shares, where, domain)}."
-    severity: Severity = "high" if spread >= MOSTLY_MISSING else "medium"
-    action = "Leave it out." if severity == "high" else "Check why, or leave it out."
-    affected = float(shares[where] @ domain.sizes[where] / domain.sizes.sum())
-    return [Finding(column.name, domain.get_names(where), "missing", severity, message, action, affected)]
+    message = f"{column.name!r} is missing in {column.describe_shares(shares, where)}."
+    affected = shares[where] @ column.sizes[where] / column.sizes.sum()
+    finding = column.make_finding("missing", where, message, "Leave it out.", affected)
+    is_medium = spread < MOSTLY_MISSING
+    yield finding._replace(severity="medium", action="Check why, or leave it out.") if is_medium else finding
 
 
-def _find_constant(column: ColumnValues, parts: Sequence[Array], domain: DomainRows, level: float) -> list[Finding]:
+def _find_constant(column: DomainColumn, level: float) -> Iterator[Finding]:
     """Domains with a single value, in which even the most uniform other domain would have others."""
-    findings = []
-    for d, part in enumerate(parts):
+    for d, part in enumerate(column.parts):
         if len(part) < MIN_VALUES or (part != part[0]).any():
             continue
-        others = [other for e, other in enumerate(parts) if e != d and len(other) >= MIN_VALUES]
+        others = [other for e, other in enumerate(column.parts) if e != d and len(other) >= MIN_VALUES]
         # One row more is counted, so that few rows prove little.
         share = max((((other == part[0]).sum() + 1) / (len(other) + 1) for other in others), default=1.0)
         if share ** len(part) > level:
             continue
-        name = domain.names[d]
-        n_values = len(np.unique(np.concatenate(others)))
+        name = column.domains[d]
+        value = repr(column.levels[int(part[0])]) if column.levels else format_number(part[0])
         message = (
-            f"{column.name!r} is {column.text(part[0])} in every row of {name} that has a value; elsewhere it has "
-            f"{n_values} different values, and {column.text(part[0])} in at most {_percent(share)} of a domain."
+            f"{column.name!r} is {value} in every row of {name} that has a value; elsewhere it has "
+            f"{len(np.unique(np.concatenate(others)))} different values, and {value} in at most {_percent(share)} of a "
+            "domain."
         )
         action = f"If it was not recorded in {name}, set it to missing there, or leave it out."
-        findings.append(Finding(column.name, (name,), "constant", "high", message, action, domain.share(d)))
-    return findings
+        yield column.make_finding("constant", [d], message, action, column.sizes[d] / column.sizes.sum())
 
 
-def _find_prevalence(labels: Any, domain: DomainRows, label_name: str) -> list[Finding]:
+def _find_prevalence(table: Table) -> Iterator[Finding]:
     """Class proportions that differ by 15 points or more between domains of 20 rows or more."""
-    rows = (domain.sizes >= MIN_PREVALENCE_ROWS)[domain.codes]
-    (large, classes), counts = crosstab(domain.codes[rows], np.asarray(labels).astype(str)[rows])
+    (domains, classes), counts = crosstab(table.domain, table.y.astype(str))
+    is_large = counts.sum(axis=1) >= MIN_PREVALENCE_ROWS
+    has_rows = counts[is_large].any(axis=0)
+    counts = counts[np.ix_(is_large, has_rows)]
     if min(counts.shape) < 2 or chi2_contingency(counts)[1] > ALPHA:
-        return []
+        return
     proportions = counts / counts.sum(axis=1, keepdims=True)
-    j = int(np.ptp(proportions, axis=0).argmax())
-    extremes = np.array([proportions[:, j].argmin(), proportions[:, j].argmax()])
-    low, high = proportions[extremes, j]
-    if high - low < MIN_PREVALENCE:
-        return []
-    names = domain.get_names(large[extremes])
+    j = np.ptp(proportions, axis=0).argmax()
+    low, high = extremes = [proportions[:, j].argmin(), proportions[:, j].argmax()]
+    difference = proportions[high, j] - proportions[low, j]
+    if difference < MIN_PREVALENCE:
+        return
+    names = domains[is_large][extremes].tolist()
+    label = str(table.schema.label)
     message = (
-        f"Class {str(classes[j])!r} of {label_name!r} makes up {_percent(low)} of {names[0]} and {_percent(high)} of "
-        f"{names[1]}."
+        f"Class {str(classes[has_rows][j])!r} of {label!r} makes up {_percent(proportions[low, j])} of {names[0]} and "
+        f"{_percent(proportions[high, j])} of {names[1]}."
     )
     action = "Check the calibration on held-out domains, and do not center a new batch on its own mean without a test."
-    severity: Severity = "high" if high - low >= LARGE_PREVALENCE else "medium"
-    return [Finding(label_name, names, "prevalence", severity, message, action, 1.0)]
+    severity: Severity = "high" if difference >= LARGE_PREVALENCE else "medium"
+    yield Finding(label, tuple(names), "prevalence", severity, message, action, 1.0)
 
 
 # What several columns with findings of one kind have in common.
@@ -638,20 +544,10 @@ def _percent(share: float) -> str:
     return f"{share:.0%}"
 
 
-def format_range(text: Callable[[float], str], values: Sequence[float]) -> str:
+def format_range(text: Callable[[float], str], values: Any) -> str:
     low = text(min(values))
     high = text(max(values))
     return low if low == high else f"{low} to {high}"
-
-
-def _describe_shares(shares: Array, where: Ints, domain: DomainRows) -> str:
-    """The shares of the rows of some domains, and of the others."""
-    others = np.setdiff1d(np.arange(len(shares)), where)
-    text = f"{format_range(_percent, shares[where].tolist())} of the rows of {enumerate_names(domain.get_names(where))}"
-    if not len(others):
-        return text
-    elsewhere = format_range(_percent, shares[others].tolist())
-    return f"{text}, and in {elsewhere} of {enumerate_names(domain.get_names(others))}"
 
 
 def enumerate_names(names: Sequence[str]) -> str:
@@ -661,73 +557,67 @@ def enumerate_names(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
-def measure_column_shift(columns: Sequence[ColumnValues], labels: Any, domain: DomainRows) -> tuple[ColumnShift, ...]:
+def measure_column_shift(table: Table) -> tuple[ColumnShift, ...]:
     """Measure for each column how domains differ within classes; the largest shift first."""
-    classes = np.unique(np.asarray(labels).astype(str), return_inverse=True)[1]
-    shifts = [_measure_shift(column, classes, domain) for column in columns]
+    domains = np.unique(table.domain, return_inverse=True)[1]
+    classes = np.unique(table.y, return_inverse=True)[1]
+    shifts = [
+        _measure_shift(column.name, table.X[:, position], column.kind == "categorical", classes, domains)
+        for position, column in enumerate(table.schema.columns)
+    ]
     p_values = adjust_by_holm(np.array([shift.p_value for shift in shifts]))
-    adjusted = [replace(shift, p_value=p_value) for shift, p_value in zip(shifts, p_values, strict=True)]
+    adjusted = [shift._replace(p_value=p_value) for shift, p_value in zip(shifts, p_values, strict=True)]
     return tuple(sorted(adjusted, key=lambda shift: -shift.explained))
 
 
-def _measure_shift(column: ColumnValues, classes: Ints, domain: DomainRows) -> ColumnShift:
-    largest = float(np.abs(column.distinct[0]).max(initial=0.0))
-    values = column.values / largest if largest >= LARGE else column.values  # nothing that is measured depends on units
-    cells = []  # of each class that is in two domains, the values of each domain
-    for label in range(int(classes.max()) + 1):
-        parts = domain.split(np.where(classes == label, values, np.nan))
-        parts = [part if len(part) >= MIN_CELL else part[:0] for part in parts]
-        if sum(len(part) > 0 for part in parts) >= 2:
-            cells.append(parts)
-    if not cells:
-        return ColumnShift(column.name, 0.0, 1.0, (None,) * len(domain.names))
-    between, within, n_means, n_within = np.sum([_sum_squares(column.kind, parts) for parts in cells], axis=0)
+def _measure_shift(name: str, values: Array, is_categorical: bool, classes: Ints, domains: Ints) -> ColumnShift:
+    """Measure the shift of one column, by sums over the classes that are in two domains.
+
+    Squares are those of ranks, or of indicators of categories. The difference of a domain from the mean of the others
+    is that of means, or the chi-square distance of category shares: for two categories, the standardized difference of
+    their shares. Each class counts by its harmonic number of rows, here and elsewhere: what decides how well a
+    difference is known.
+    """
+    n_domains = domains.max() + 1
+    between = within = squares = 0.0
+    n_means = n_within = 0
+    weights, differences = np.zeros((2, n_domains))
+    for label in range(classes.max() + 1):
+        rows = np.isfinite(values) & (classes == label)
+        counts = np.bincount(domains[rows], minlength=n_domains)
+        present = np.flatnonzero(counts >= MIN_CELL)
+        if len(present) < 2:
+            continue
+        rows &= np.isin(domains, present)
+        own = values[rows]
+        counts = counts[present]
+        members = (domains[rows] == present[:, None]) / counts[:, None]  # of shape (n_domains, n_rows), for means
+        scores = (own[:, None] == np.unique(own)) * 1.0 if is_categorical else rankdata(own)[:, None]
+        deviations = scores - scores.mean(axis=0)
+        between_class = float(counts @ ((members @ deviations) ** 2).sum(axis=1))
+        between += between_class
+        within += float((deviations**2).sum()) - between_class
+        n_means += len(present) - 1
+        n_within += len(own) - len(present)
+        means = members @ (scores if is_categorical else own[:, None])
+        elsewhere = (means.sum(axis=0) - means) / (len(present) - 1)
+        weight = 1 / (1 / counts + 1 / (len(own) - counts))
+        weights[present] += weight
+        if is_categorical:
+            distances = np.sqrt(((means - elsewhere) ** 2 / ((means + elsewhere) / 2)).sum(axis=1))
+        else:
+            distances = (means - elsewhere)[:, 0]
+            squares += float(((own - means[np.searchsorted(present, domains[rows]), 0]) ** 2).sum())
+        differences[present] += weight * distances
+    if not n_means:
+        return ColumnShift(name, 0.0, 1.0, (None,) * n_domains)
+    if not is_categorical:
+        scale = np.sqrt(squares / n_within)
+        differences = differences / scale if scale > 0 else np.zeros(n_domains)
     mean_square = within / n_within
     explained = max((between - n_means * mean_square) / max(between + within + mean_square, np.finfo(float).tiny), 0.0)
     p_value = fdtrc(n_means, n_within, between / n_means / mean_square) if mean_square > 0 else float(between == 0)
-    return ColumnShift(column.name, float(explained), float(p_value), _find_differences(column.kind, cells))
-
-
-def _sum_squares(kind: str, parts: Sequence[Array]) -> tuple[float, float, int, int]:
-    """Squares between and within domains of ranks, or of indicators of categories, with their degrees of freedom."""
-    parts = [part for part in parts if len(part)]
-    values = np.concatenate(parts)
-    scores = (values[:, None] == np.unique(values)) * 1.0 if kind == "categorical" else rankdata(values)[:, None]
-    deviations = scores - scores.mean(axis=0)
-    by_domain = np.split(deviations, np.cumsum([len(part) for part in parts])[:-1])
-    between = sum(len(part) * float((part.mean(axis=0) ** 2).sum()) for part in by_domain)
-    return between, float((deviations**2).sum()) - between, len(parts) - 1, len(values) - len(parts)
-
-
-def _find_differences(kind: str, cells: Sequence[Sequence[Array]]) -> tuple[float | None, ...]:
-    """Standardized difference of each domain from the mean of the others.
-
-    Each class counts by its harmonic number of rows, here and elsewhere: what decides how well a difference is known.
-    """
-    parts = [part for domains in cells for part in domains if len(part)]
-    scale = float(np.sqrt(sum(len(part) * part.var() for part in parts) / max(sum(len(p) - 1 for p in parts), 1)))
-    differences: list[float | None] = []
-    for d in range(len(cells[0])):
-        weighted = []
-        weights = []
-        for domains in cells:
-            others = [part for e, part in enumerate(domains) if e != d and len(part)]
-            if not len(domains[d]):
-                continue
-            if kind == "categorical":
-                difference = _find_category_difference(domains[d], others)
-            else:
-                distance = float(domains[d].mean() - np.mean([part.mean() for part in others]))
-                difference = distance / scale if scale > 0 else 0.0
-            weights.append(1 / (1 / len(domains[d]) + 1 / sum(map(len, others))))
-            weighted.append(weights[-1] * difference)
-        differences.append(sum(weighted) / sum(weights) if weights else None)
-    return tuple(differences)
-
-
-def _find_category_difference(values: Array, others: Sequence[Array]) -> float:
-    """Chi-square distance of category shares: for two categories, the standardized difference of their shares."""
-    levels = np.unique(np.concatenate([values, *others]))
-    shares = (values[:, None] == levels).mean(axis=0)
-    elsewhere = np.mean([(part[:, None] == levels).mean(axis=0) for part in others], axis=0)
-    return float(np.sqrt(((shares - elsewhere) ** 2 / ((shares + elsewhere) / 2)).sum()))
+    means_of_classes = [
+        float(total / weight) if weight else None for total, weight in zip(differences, weights, strict=True)
+    ]
+    return ColumnShift(name, float(explained), float(p_value), tuple(means_of_classes))

@@ -37,11 +37,10 @@ from ._permutation_tests import (
     OUTLIER_GAP,
     PermutationResult,
     adjust_by_holm,
-    chi_square_result,
     distance_matrices,
     find_confirmed_outlier,
     run_kernel_tests,
-    sample_tables,
+    run_label_test,
 )
 
 # The tests of features take at most this number of samples, and fewer for many domains: the square of their number
@@ -56,6 +55,9 @@ QUESTIONS = {
     "conditional": "Do samples of one class differ between domains?",
     "prior_normalized": "Do the features still differ after class proportions were made equal?",
 }
+TEST_KEYS = ("name", "key", "statistic", "p_value", "effect", "effect_label", "effect_text", "flagged", "question")
+CLASS_KEYS = ("p_value", "p_adjusted", "effect", "flagged")
+NUMBERS = ("statistic", "p_value", "p_adjusted", "effect")
 GRADES = ("negligible", "small", "moderate", "large")
 SHARE_THRESHOLDS = (0.01, 0.06, 0.14)  # of variance explained: Cohen's conventions
 POINT_THRESHOLDS = (5.0, 15.0, 30.0)  # of a class proportion, beyond what chance gives
@@ -110,13 +112,10 @@ class Shift:
         """The distribution in question, such as "P(X|Y)"."""
         return NAMES.get(self.key, f"P(X|Y={self.label})")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values."""
-        if self.key == "class":
-            names = ["p_value", "p_adjusted", "effect", "flagged"]
-            return {"class": str(self.label), **{name: getattr(self, name) for name in names}}
-        names = ["name", "key", "statistic", "p_value", "effect", "effect_label", "effect_text", "flagged"]
-        return {**{name: getattr(self, name) for name in names}, "question": QUESTIONS[self.key]}
+    @property
+    def question(self) -> str:
+        """What is tested."""
+        return QUESTIONS[self.key]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -200,27 +199,29 @@ class Diagnosis:
             Strings, numbers, lists and dictionaries that the json module can write. Texts, tables, figures and pages
             are made from it.
         """
-        return {
-            "n_samples": self.n_samples,
-            "n_used": self.n_used,
-            "classes": [str(label) for label in self.classes],
-            "domains": [str(label) for label in self.domains],
-            "counts": self.counts.tolist(),
-            "alpha": self.alpha,
-            "n_permutations": self.n_permutations,
-            "gamma": self.gamma,
-            "tests": [test.to_dict() for test in self.tests],
-            "classes_tests": [test.to_dict() for test in self.class_tests],
-            "distances": {
-                "marginal": plain_values(self.marginal_distances),
-                "conditional": plain_values(self.conditional_distances),
-            },
-            "outlier_domain": None if self.outlier_domain is None else str(self.outlier_domain),
-            "outlier_text": outlier_text(self),
-            "reading": list(self.reading),
-            "notices": list(self.notices),
-            "columns": None if self.columns is None else self.columns.summary(),
-        }
+        return plain_values(
+            {
+                "n_samples": self.n_samples,
+                "n_used": self.n_used,
+                "classes": [str(label) for label in self.classes],
+                "domains": [str(label) for label in self.domains],
+                "counts": self.counts,
+                "alpha": self.alpha,
+                "n_permutations": self.n_permutations,
+                "gamma": self.gamma,
+                "tests": [{key: getattr(test, key) for key in TEST_KEYS} for test in self.tests],
+                "classes_tests": [
+                    {"class": str(test.label), **{key: getattr(test, key) for key in CLASS_KEYS}}
+                    for test in self.class_tests
+                ],
+                "distances": {"marginal": self.marginal_distances, "conditional": self.conditional_distances},
+                "outlier_domain": None if self.outlier_domain is None else str(self.outlier_domain),
+                "outlier_text": outlier_text(self),
+                "reading": self.reading,
+                "notices": self.notices,
+                "columns": None if self.columns is None else self.columns.summary(),
+            }
+        )
 
     def __str__(self) -> str:
         return summary_text(self.summary())
@@ -229,6 +230,13 @@ class Diagnosis:
         names = "; ".join(test.name for test in self.tests if test.flagged)
         result = f"shift detected in {names}" if names else "no shift detected"
         return f"<Diagnosis: {len(self.domains)} domains, {len(self.classes)} classes; {result}>"
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the tests as rows of a table: one for each kind of shift, then one for each class."""
+        return [
+            {"test": test.name, **{name: getattr(test, name) for name in ("n", *NUMBERS, "flagged")}}
+            for test in (*self.tests, *self.class_tests)
+        ]
 
     def to_frame(self) -> Any:
         """Return the tests as a pandas DataFrame.
@@ -239,10 +247,8 @@ class Diagnosis:
             A row for each kind of shift, then one for each class: `test`, `n`, `statistic`, `p_value`, `p_adjusted`
             (classes only), `effect` and `flagged`.
         """
-        pandas = optional_import("pandas", "to_frame()")
-        numbers = ["statistic", "p_value", "p_adjusted", "effect"]
-        rows = [{"test": test.name, **vars(test)} for test in (*self.tests, *self.class_tests)]
-        return pandas.DataFrame(rows)[["test", "n", *numbers, "flagged"]].astype(dict.fromkeys(numbers, float))
+        frame = optional_import("pandas", "to_frame()").DataFrame(self.records())
+        return frame.astype(dict.fromkeys(NUMBERS, float))
 
     def plot(self, figure: Any = None) -> Any:
         """Draw the distances between domains and the size of every shift.
@@ -396,16 +402,19 @@ def diagnose(
             "Pass the place, device or period of each sample as its domain."
         )
     rng = np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
-
     rows = _subsample(samples.domain_codes, max_per_domain, rng)
     # Sorted by class, so that each class is a block of the Gram matrix, without a copy.
-    rows = rows[np.argsort(samples.codes[rows], kind="stable")]
-    used = samples.take(rows)
-    _check_work(len(used), len(domains), n_permutations)
+    used = samples.take(rows[np.argsort(samples.codes[rows], kind="stable")])
+    if len(used) ** 2 * len(domains) * (n_permutations + 1) > MAX_PRODUCTS:
+        raise ValueError(
+            f"diagnose on {len(used):,} samples of {len(domains):,} domains with n_permutations={n_permutations:,} "
+            "would take hours. Use larger units as domains, such as the regions of hospitals, or lower max_per_domain "
+            "or n_permutations."
+        )
     membership = Membership(used.counts(), used.domain_codes * len(classes) + used.codes)
-    gram, gamma = _rbf_kernel_matrix(used.X)
+    kernel = Kernel().resolve(used.X)
+    gram = kernel.check_finite(kernel.evaluate(*kernel.shift_origin(used.X)))
     marginal, conditional = distance_matrices(gram, membership)
-
     results, class_results = run_kernel_tests(gram, used.domain_codes, used.codes, n_permutations, rng)
     tests = (
         _test_label_shift(counts, classes, domains, n_permutations, alpha, rng),
@@ -414,6 +423,14 @@ def diagnose(
     by_class = bool(np.isfinite(conditional).all())
     is_shift_detected = tests[2 if by_class else 1].flagged
     outlier = find_confirmed_outlier(gram, membership, by_class=by_class, rng=rng) if is_shift_detected else None
+    # Classes that occur in one domain only have no result.
+    p_values = adjust_by_holm(np.array([result.p_value for result in class_results.values()]))
+    adjusted = dict(zip(class_results, p_values, strict=True))
+    sizes = membership.counts.sum(axis=0).tolist()
+    class_tests = [
+        _make_shift("class", class_results.get(j), alpha, sizes[j], label=label, p_adjusted=adjusted.get(j))
+        for j, label in enumerate(classes.tolist())
+    ]
     return Diagnosis(
         n_samples=len(y),
         n_used=len(used),
@@ -422,24 +439,14 @@ def diagnose(
         counts=counts,
         alpha=float(alpha),
         n_permutations=int(n_permutations),
-        gamma=gamma,
+        gamma=kernel.gamma_value(X.shape[1]),
         tests=tests,
-        class_tests=_make_class_shifts(class_results, classes, membership.counts.sum(axis=0), alpha),
+        class_tests=tuple(class_tests),
         marginal_distances=marginal,
         conditional_distances=conditional,
         outlier_domain=None if outlier is None else domains.tolist()[outlier],
         columns=columns,
     )
-
-
-def _check_work(n: int, n_domains: int, n_permutations: int) -> None:
-    """Raise if the permutations would take hours: each compares the mean of every domain with every sample."""
-    if n * n * n_domains * (n_permutations + 1) > MAX_PRODUCTS:
-        raise ValueError(
-            f"diagnose on {n:,} samples of {n_domains:,} domains with n_permutations={n_permutations:,} would take "
-            "hours. Use larger units as domains, such as the regions of hospitals, or lower max_per_domain or "
-            "n_permutations."
-        )
 
 
 def _subsample(domain: Ints, size: int, rng: np.random.Generator) -> Ints:
@@ -448,38 +455,27 @@ def _subsample(domain: Ints, size: int, rng: np.random.Generator) -> Ints:
     limit = min(MAX_SAMPLES, int(np.sqrt(MAX_SQUARES / len(sizes))))
     if np.minimum(sizes, size).sum() > limit:
         size = max(limit // len(sizes), 2)
-    parts = []
-    for s in range(domain.max() + 1):
-        rows = np.flatnonzero(domain == s)
-        parts.append(rng.choice(rows, size, replace=False) if len(rows) > size else rows)
-    return np.concatenate(parts)
-
-
-def _rbf_kernel_matrix(X: Any) -> tuple[Array, float]:
-    """Return the rbf kernel matrix and its coefficient."""
-    kernel = Kernel().resolve(X)
-    return kernel.check_finite(kernel.evaluate(*kernel.shift_origin(X))), kernel.gamma_value(X.shape[1])
+    members = np.split(np.argsort(domain, kind="stable"), np.cumsum(sizes)[:-1])
+    return np.concatenate([rng.choice(rows, size, replace=False) if len(rows) > size else rows for rows in members])
 
 
 def _test_label_shift(
     counts: Ints, classes: Labels, domains: Labels, n_permutations: int, alpha: float, rng: np.random.Generator
 ) -> Shift:
-    tables = sample_tables(counts, n_permutations, rng)
-    result = chi_square_result(tables)
+    tables, result = run_label_test(counts, n_permutations, rng)
     proportions = tables / counts.sum(axis=1, keepdims=True)
     points = 100 * np.ptp(proportions, axis=1).max(axis=1)
     chance = float(points[1:].mean())
-    j = int(np.ptp(proportions[0], axis=0).argmax())
-    lowest, highest = np.argsort(proportions[0, :, j])[[0, -1]]
+    j = np.ptp(proportions[0], axis=0).argmax()
+    percent = 100 * proportions[0, :, j]
+    low, high = np.argsort(percent)[[0, -1]]
     n = int(counts.sum())
-    observed = "class proportions are the same in every domain, 0"
-    if points[0] > 0:
-        observed = (
-            f"class {classes[j]} makes up {100 * proportions[0, lowest, j]:.0f}% of {domains[lowest]} and "
-            f"{100 * proportions[0, highest, j]:.0f}% of {domains[highest]}, {points[0]:.0f}"
-        )
-    text = f"{observed} points apart, where chance alone gives about {chance:.0f} (p = {result.p_value:.2g}, n = {n})"
-    grade = grade_effect(max(points[0] - chance, 0.0), POINT_THRESHOLDS)
+    text = (
+        f"class {classes[j]} makes up {percent[low]:.0f}% of {domains[low]} and {percent[high]:.0f}% of "
+        f"{domains[high]}, {points[0]:.0f} points apart, where chance alone gives about {chance:.0f} "
+        f"(p = {result.p_value:.2g}, n = {n})"
+    )
+    grade = grade_effect(points[0] - chance, POINT_THRESHOLDS)
     flagged = result.p_value <= alpha
     return Shift("label", n, result.statistic, result.p_value, float(points[0]) / 100, grade, text, flagged)
 
@@ -494,18 +490,6 @@ def _make_shift(key: str, result: PermutationResult | None, alpha: float, n: int
     p_value = more.get("p_adjusted", result.p_value)
     statistic = None if key == "class" else result.statistic
     return Shift(key, n, statistic, result.p_value, result.share, grade, text, p_value <= alpha, **more)
-
-
-def _make_class_shifts(
-    results: dict[int, PermutationResult], classes: Labels, sizes: Ints, alpha: float
-) -> tuple[Shift, ...]:
-    """Return the shift of every class; `results` are those of the classes that can be tested."""
-    p_values = adjust_by_holm(np.array([result.p_value for result in results.values()]))
-    adjusted = dict(zip(results, p_values, strict=True))
-    return tuple(
-        _make_shift("class", results.get(j), alpha, int(sizes[j]), label=label, p_adjusted=adjusted.get(j))
-        for j, label in enumerate(classes.tolist())
-    )
 
 
 def grade_effect(value: float, thresholds: Sequence[float]) -> str:
@@ -536,45 +520,26 @@ def interpret_tests(diagnosis: Diagnosis) -> list[str]:
     has_label_shift = label.flagged and label.effect_label != GRADES[0]
     prior_change = (
         f"methods that match P(X) alone (DICA, SCA), and centering each new batch on its mean, can mistake this "
-        f"{label.effect_label} change for a shift of features"
+        f"{label.effect_label} change for a shift of features."
     )
-    if conditional.flagged and conditional.effect_label == GRADES[0]:
-        sentences.append("The shift within classes is negligible in size: enough samples reveal any difference.")
-    elif conditional.flagged and has_label_shift:
-        sentences.append(f"Samples of one class differ between domains. So do class proportions: {prior_change}.")
-    elif conditional.flagged and not covariate.flagged:
-        sentences.append(
-            "Samples of one class differ between domains. The features as a whole do not: methods that match P(X) "
-            "alone (DICA, SCA) do not see it."
-        )
-    elif conditional.flagged:
-        sentences.append(
-            "Samples of one class differ between domains. Class proportions look alike, as centering each new batch "
-            "on its mean assumes."
-        )
-    elif common.flagged or shifted:
-        sentences.append("There are weak signs of a shift within classes.")
-    elif has_label_shift:
-        sentences.append(f"Class proportions differ between domains, samples of one class do not: {prior_change}.")
-    elif label.flagged:
-        sentences.append("The change of class proportions is negligible in size.")
-    else:
-        sentences.append(
-            f"P(X) cannot move unless P(Y) or P(X|Y) does, so this is a false alarm or {diagnosis.n_used} samples are "
-            "too few to say which of them does."
-        )
+    if conditional.flagged and conditional.effect_label != GRADES[0]:
+        sentences.append("Samples of one class differ between domains.")
+        if has_label_shift:
+            sentences.append(f"So do class proportions: {prior_change}")
+        elif not covariate.flagged:
+            sentences.append("The features as a whole do not: methods that match P(X) alone (DICA, SCA) do not see it.")
+        else:
+            sentences.append("Class proportions look alike, as centering each new batch on its mean assumes.")
+    elif has_label_shift and not conditional.flagged:
+        sentences.append(f"Class proportions differ between domains, samples of one class do not: {prior_change}")
     reading = [" ".join(sentences)]
     if common.flagged:
         reading.append(f"A shift that the classes have in common is detected, {common.effect_label} in size.")
     elif conditional.flagged:
         reading.append("No shift that the classes have in common is detected; they move in different ways.")
     if shifted:
-        reading.append(
-            f"The shift is detected in {len(shifted)} of {len(diagnosis.class_tests)} classes: "
-            f"{enumerate_names(shifted)}."
-        )
-    elif conditional.flagged:
-        reading.append("It is detected in the classes together, not in any one after correction for testing them all.")
+        n_classes = len(diagnosis.class_tests)
+        reading.append(f"The shift is detected in {len(shifted)} of {n_classes} classes: {enumerate_names(shifted)}.")
     return [*reading, COMPARE_ADVICE]
 
 

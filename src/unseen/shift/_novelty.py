@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from numbers import Integral
-from operator import add
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.optimize import nnls
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,7 +25,6 @@ MIN_SHOWN_SHIFT = 0.5  # relative to the spread within a source; batches that ca
 OUTLIER_FACTOR = 2.0  # times the median: larger distances between sources do not determine the usual distance
 EXTREME_FACTOR = 10.0  # times the median: sources at larger distances do not predict the distance of one more source
 MIN_CREDIBLE_ROWS = 10  # degrees of freedom of the spread within sources when it is averaged with that of a batch
-BLOCK_ROWS = 4096  # rows per block: a few megabytes, which stay in cache
 MAX_VALUE = 1e100  # Larger new values are replaced by this, so that nothing overflows.
 
 
@@ -171,18 +168,30 @@ class Novelty(BaseEstimator):
                 "Novelty compares a batch with the distances between source domains, so it needs at least 2 domains; "
                 f"sample_domain holds {len(self.domains_)}."
             )
-        self._draw(X, codes)
-        moments = [self._moments(X[codes == s]) for s in range(len(self.domains_))]
-        self.counts_ = np.array([of_domain.count for of_domain in moments])
-        self.means_ = np.stack([of_domain.mean for of_domain in moments])
-        traces = np.array([of_domain.trace for of_domain in moments])
+        random = check_random_state(self.random_state)
+        # Random directions preserve lengths on average; fixed points are samples of random domains.
+        self.directions_ = random.normal(size=(X.shape[1], self.n_components)) / np.sqrt(self.n_components)
+        weights = 1 / np.bincount(codes)[codes]
+        rows = random.choice(len(X), size=self.n_components, p=weights / weights.sum())
+        self.knots_ = np.einsum("ij,ji->i", X[rows], self.directions_)
+        n_domains = len(self.domains_)
+        self.counts_ = np.bincount(codes)
+        self.means_ = np.empty((n_domains, self.n_components))
+        traces = np.full(n_domains, np.nan)
+        self.shape_ = np.zeros((self.n_components, self.n_components))
+        for s, count in enumerate(self.counts_):
+            embedded = self._embed(X[codes == s])
+            self.means_[s] = embedded.mean(axis=0)
+            if count > 1:
+                embedded -= self.means_[s]
+                covariance = embedded.T @ embedded / (count - 1)
+                traces[s] = np.trace(covariance)
+                if traces[s] > 0:  # normalized, so that wide domains do not dominate
+                    self.shape_ += covariance / (traces[s] * n_domains)
         # A domain with one sample has no spread: the median over the other domains replaces it.
         median_trace = float(np.nanmedian(traces)) if np.isfinite(traces).any() else 0.0
         self.traces_ = np.where(np.isnan(traces), median_trace, traces)
-        self.shape_ = self._shape(X, codes)
-        nearest = [
-            self._nearest(self.means_[s], self.traces_[s] / self.counts_[s], skip=s) for s in range(len(moments))
-        ]
+        nearest = [self._nearest(self.means_[s], self.traces_[s] / self.counts_[s], skip=s) for s in range(n_domains)]
         self.reference_ = np.sqrt(np.maximum([square for _, square, _ in nearest], 0.0))
         rounding = float(np.sqrt(np.finfo(float).eps * np.abs(self.knots_).sum()))
         self.resolution_ = max(
@@ -204,7 +213,7 @@ class Novelty(BaseEstimator):
             Moments of the embedded samples.
         """
         check_is_fitted(self, "reference_")
-        return self._moments(validate_data(self, X, reset=False, dtype=np.float64))
+        return Moments.from_values(self._embed(validate_data(self, X, reset=False, dtype=np.float64)))
 
     def compare(self, X: Any) -> NoveltyResult:
         """Compare a batch of samples with the sources.
@@ -220,9 +229,6 @@ class Novelty(BaseEstimator):
             Distance of the batch, compared with the sources.
         """
         return self.score_moments(self.moments(X))
-
-    def _moments(self, X: Array) -> Moments:
-        return reduce(add, (Moments.from_values(self._embed(X[block])) for block in gen_batches(len(X), BLOCK_ROWS)))
 
     def score_moments(self, batch: Moments) -> NoveltyResult:
         """Compare a batch with the sources.
@@ -259,15 +265,22 @@ class Novelty(BaseEstimator):
         far = exceeds and self._exceeds_new_source(mean)
         shown_shift = max(FAR_RATIO * reference, MIN_SHOWN_SHIFT * np.sqrt(source_trace))
         too_few = not far and (count < 2 or bool(N_STANDARD_ERRORS * resolution**2 > shown_shift**2))
+        text = f"{ratio:.1f} times the usual distance between sources"
         if too_few:
-            sentence = (
+            text = (
                 f"Too few rows to tell how far they lie from the sources: {count:,} here, {self.counts_.min():,} in "
                 "the smallest source."
             )
         elif square < N_STANDARD_ERRORS * error:
-            sentence = "No measurable distance from the sources."
+            text = "No measurable distance from the sources."
+        elif far:
+            text = f"Far outside: {text}. Accuracy on the sources may not hold here."
+        elif ratio <= FAR_RATIO:
+            text = f"Within reach: {text} (limit: {FAR_RATIO})."
         else:
-            sentence = _distance_text(ratio, far, exceeds, len(self.domains_))
+            few = f"{len(self.domains_)} sources are too few to rule out that another source lies there"
+            noise = "the rows are too few to rule out that this is sampling noise"
+            text = f"Undecided: {text}, above the limit of {FAR_RATIO}, but {few if exceeds else noise}."
         return NoveltyResult(
             distance=distance,
             reference_median=float(np.median(self.reference_)),
@@ -277,32 +290,13 @@ class Novelty(BaseEstimator):
             nearest_domain=nearest,
             far=far,
             too_few=too_few,
-            text=f"{sentence} The nearest source is {nearest!r}.",
+            text=f"{text} The nearest source is {nearest!r}.",
         )
-
-    def _draw(self, X: Array, codes: Any) -> None:
-        """Draw random directions, which preserve lengths on average, and fixed points at samples of random domains."""
-        random = check_random_state(self.random_state)
-        self.directions_ = random.normal(size=(X.shape[1], self.n_components)) / np.sqrt(self.n_components)
-        weights = 1 / np.bincount(codes)[codes]
-        rows = random.choice(len(X), size=self.n_components, p=weights / weights.sum())
-        self.knots_ = np.einsum("ij,ji->i", np.clip(X[rows], -MAX_VALUE, MAX_VALUE), self.directions_)
 
     def _embed(self, X: Array) -> Array:
         """Return the square roots of the distances from the fixed points along the directions."""
         features = np.clip(X, -MAX_VALUE, MAX_VALUE) @ self.directions_ - self.knots_
         return np.sqrt(np.abs(features, out=features), out=features)
-
-    def _shape(self, X: Array, codes: Any) -> Array:
-        """Return the mean covariance within domains; each is normalized, so that wide domains do not dominate."""
-        total = np.zeros((self.n_components, self.n_components))
-        for s, (mean, trace) in enumerate(zip(self.means_, self.traces_, strict=True)):
-            rows = X[codes == s]
-            weight = trace * len(self.means_) * (len(rows) - 1)
-            for block in gen_batches(len(rows), BLOCK_ROWS) if weight > 0 else ():
-                centered = self._embed(rows[block]) - mean
-                total += centered.T @ centered / weight
-        return total
 
     def _exceeds_new_source(self, mean: Array) -> bool:
         """Whether a batch is farther from the center of the sources than one more source is likely to be.
@@ -356,18 +350,3 @@ def _nearest_mixture(points: Array) -> Array:
 
 def _largest_without_outliers(values: Array) -> float:
     return float(min(values.max(), OUTLIER_FACTOR * np.median(values)))
-
-
-def _distance_text(ratio: float, far: bool, exceeds: bool, n_sources: int) -> str:
-    """Describe a distance; `exceeds` means that it is above the limit by more than sampling noise."""
-    distance = f"{ratio:.1f} times the usual distance between sources"
-    if far:
-        return f"Far outside: {distance}. Accuracy on the sources may not hold here."
-    if ratio <= FAR_RATIO:
-        return f"Within reach: {distance} (limit: {FAR_RATIO})."
-    doubt = (
-        f"{n_sources} sources are too few to rule out that another source lies there"
-        if exceeds
-        else "the rows are too few to rule out that this is sampling noise"
-    )
-    return f"Undecided: {distance}, above the limit of {FAR_RATIO}, but {doubt}."

@@ -13,13 +13,13 @@ kernel variance of class j: the contribution of chance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse, stats
+from scipy import stats
 from sklearn.utils import gen_batches
 
-from ..linalg import Array, Ints, Membership, average_class_means, prior_normalized_contrast
+from ..linalg import Array, Ints, Membership
 
 BATCH_ENTRIES = 2**20  # weights in one matrix product: large enough for speed, small compared with the Gram matrix
 # Relative to the total variance. Permutations this close to the data are ties, which count against significance.
@@ -29,8 +29,7 @@ OUTLIER_GAP = 1.25
 ROUNDING = 1e-12  # of statistics of a kernel whose values are at most 1
 
 
-@dataclass(frozen=True)
-class PermutationResult:
+class PermutationResult(NamedTuple):
     """A statistic, its values under permutation, and its scale.
 
     Attributes
@@ -46,12 +45,6 @@ class PermutationResult:
     draws: Array
     chance: float
     total: float
-
-    def __add__(self, other: PermutationResult) -> PermutationResult:
-        return PermutationResult(self.draws + other.draws, self.chance + other.chance, self.total + other.total)
-
-    def __mul__(self, factor: float) -> PermutationResult:
-        return PermutationResult(self.draws * factor, self.chance * factor, self.total * factor)
 
     @property
     def statistic(self) -> float:
@@ -70,9 +63,7 @@ class PermutationResult:
         Chance gives 0 on average; domains that explain everything give 1.
         """
         largest = self.total - self.chance
-        if largest <= ROUNDING:
-            return 0.0
-        return float(np.clip((self.statistic - self.chance) / largest, 0.0, 1.0))
+        return float(np.clip((self.statistic - self.chance) / largest, 0.0, 1.0)) if largest > ROUNDING else 0.0
 
 
 def run_kernel_test(gram: Array, membership: Membership, labels: Ints) -> PermutationResult:
@@ -83,36 +74,33 @@ def run_kernel_test(gram: Array, membership: Membership, labels: Ints) -> Permut
     """
     counts = membership.counts
     n_domains, n_classes = counts.shape
-    weights = _spread_over_samples(prior_normalized_contrast(counts), counts)
-    classes = membership.cell[:, None] % n_classes
+    is_present = counts > 0
+    n_present = is_present.sum(axis=0)
+    classes = membership.cell % n_classes
+    # Weights of the samples of each cell in the shift of each domain, which are the columns: the paper's L, eq. (12).
+    deviations = np.eye(n_domains)[:, None] - (is_present / n_present).T
+    weights = deviations / (np.maximum(counts, 1)[:, :, None] * n_classes * np.sqrt(n_domains))
+    weights = weights.reshape(-1, n_domains)
     scatter = np.empty(labels.shape[1])
     for batch in gen_batches(labels.shape[1], max(1, BATCH_ENTRIES // (len(labels) * n_domains))):
-        V = weights[labels[:, batch] * n_classes + classes].reshape(len(labels), -1)
+        V = weights[labels[:, batch] * n_classes + classes[:, None]].reshape(len(labels), -1)
         scatter[batch] = np.einsum("ik,ik->k", V, gram @ V).reshape(-1, n_domains).sum(axis=1)
     # Unbiased kernel variance of each class; 0 for a class with one sample.
-    sizes = counts.sum(axis=0)
-    blocks = [gram[end - n : end, end - n : end] for n, end in zip(sizes, np.cumsum(sizes), strict=True)]
+    ends = np.cumsum(counts.sum(axis=0))
+    blocks = [gram[start:end, start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
     variances = [(np.trace(K) - K.sum() / len(K)) / max(len(K) - 1, 1) for K in blocks]
     squares = (weights**2).sum(axis=1).reshape(counts.shape) * counts
     # Kernel variance of all samples, with equal weights of classes and of domains within a class.
-    w = _spread_over_samples(average_class_means(counts).mean(axis=0)[:, None], counts)[membership.cell, 0]
+    w = 1 / (n_classes * n_present[classes] * counts.ravel()[membership.cell])
     total = max(0.0, float(w @ np.diagonal(gram) - w @ gram @ w))
     return PermutationResult(scatter, chance=float(squares.sum(axis=0) @ variances), total=total)
-
-
-def _spread_over_samples(contrast: Array, counts: Ints) -> Array:
-    """Return weights of the means of present cells as weights of the samples of every cell; 0 for absent cells."""
-    weights = np.zeros((counts.size, contrast.shape[1]))
-    weights[counts.ravel() > 0] = contrast / counts[counts > 0][:, None]
-    return weights
 
 
 def permute_labels(domain: Ints, classes: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
     """Return the domain labels and permutations of them within classes, in columns; samples are sorted by class."""
     labels = np.repeat(domain[:, None], 1 + n_permutations, axis=1)
-    for members in np.split(np.arange(len(domain)), np.flatnonzero(np.diff(classes)) + 1):
-        part = slice(members[0], members[-1] + 1)
-        labels[part, 1:] = rng.permuted(labels[part, 1:], axis=0)
+    for block in np.split(labels, np.flatnonzero(np.diff(classes)) + 1):
+        block[:, 1:] = rng.permuted(block[:, 1:], axis=0)
     return labels
 
 
@@ -126,65 +114,49 @@ def run_kernel_tests(
     one_class = np.zeros_like(classes)
     across = permute_labels(domain, one_class, n_permutations, rng)
     within = permute_labels(domain, classes, n_permutations, rng)
-    names, starts, compact = np.unique(classes, return_index=True, return_inverse=True)
     covariate = run_kernel_test(gram, Membership.from_codes(one_class, domain), across)
+    conditional = common = None
     results = {}
-    conditional = None
-    for name, start, end in zip(names.tolist(), starts, [*starts[1:], len(classes)], strict=True):
-        part = slice(start, end)
+    weighted = []
+    for name in np.unique(classes).tolist():
+        part = slice(*np.searchsorted(classes, [name, name + 1]))
         present, codes = np.unique(domain[part], return_inverse=True)
         if len(present) > 1:
             membership = Membership.from_codes(one_class[part], codes)
             results[name] = run_kernel_test(gram[part, part], membership, np.searchsorted(present, within[part]))
             # In the paper's H an absent cell has no shift, so a class weighs the share of domains that have it.
-            weighted = results[name] * (len(present) / (domain.max() + 1))
-            conditional = weighted if conditional is None else conditional + weighted
-    common = run_kernel_test(gram, Membership.from_codes(compact, domain), within) if results else None
+            weighted.append([value * (len(present) / (domain.max() + 1)) for value in results[name]])
+    if results:
+        conditional = PermutationResult(*map(sum, zip(*weighted, strict=True)))
+        compact = np.unique(classes, return_inverse=True)[1]
+        common = run_kernel_test(gram, Membership.from_codes(compact, domain), within)
     return {"covariate": covariate, "conditional": conditional, "prior_normalized": common}, results
 
 
-def sample_tables(counts: Ints, n_permutations: int, rng: np.random.Generator) -> Ints:
-    """Return the table of counts, then tables for domain labels permuted over all samples.
+def run_label_test(counts: Ints, n_permutations: int, rng: np.random.Generator) -> tuple[Ints, PermutationResult]:
+    """Return the table of counts, then tables for permuted domain labels; and the result of the chi-square test.
 
     These are random tables with the same margins, so that the samples themselves are not permuted.
     """
-    distribution = stats.random_table(counts.sum(axis=1), counts.sum(axis=0))
-    tables = distribution.rvs(n_permutations, random_state=rng).reshape(n_permutations, *counts.shape)
-    return np.concatenate([counts[None], tables])
-
-
-def chi_square_result(tables: Ints) -> PermutationResult:
-    """Return the result of the test of label shift: the sum over cells of (count - expected)^2 / expected."""
-    rows = tables[0].sum(axis=1)
-    columns = tables[0].sum(axis=0)
+    rows = counts.sum(axis=1)
+    columns = counts.sum(axis=0)
     n = rows.sum()
+    permuted = stats.random_table(rows, columns).rvs(n_permutations, random_state=rng)
+    tables = np.concatenate([counts[None], permuted.reshape(n_permutations, *counts.shape)])
     expected = np.outer(rows, columns) / n
     draws = ((tables - expected) ** 2 / expected).sum(axis=(1, 2))
-    degrees_of_freedom = (len(rows) - 1) * (len(columns) - 1)
-    return PermutationResult(
-        draws=draws,
-        chance=degrees_of_freedom * n / (n - 1),
-        total=n * min(len(rows) - 1, len(columns) - 1),
-    )
+    n_rows, n_columns = np.array(counts.shape) - 1
+    return tables, PermutationResult(draws, chance=n_rows * n_columns * n / (n - 1), total=n * min(n_rows, n_columns))
 
 
-def sum_over_groups(gram: Array, group: Ints, n_groups: int) -> tuple[Array, Array]:
-    """Return the sums of a kernel matrix over pairs of groups, and of its diagonal over groups."""
-    n = len(group)
-    members = sparse.csr_array((np.ones(n), (group, np.arange(n))), shape=(n_groups, n))
-    return members @ (members @ gram).T, members @ np.diagonal(gram)
-
-
-def mean_discrepancies(sums: Array, diagonal: Array, counts: Ints) -> Array:
-    """Return unbiased squared mean discrepancies between groups (Gretton et al. 2012, eq. 3); NaN for groups of one.
-
-    `sums` and `diagonal` are the result of `sum_over_groups`.
-    """
+def mean_discrepancies(gram: Array, group: Ints, n_groups: int) -> Array:
+    """Return unbiased squared mean discrepancies between groups (Gretton et al. 2012, eq. 3); NaN for groups of one."""
+    counts = np.bincount(group, minlength=n_groups)
+    members = np.eye(n_groups)[group]
+    sums = members.T @ gram @ members
     pairs = np.where(counts > 1, counts * (counts - 1.0), np.nan)
-    within = (np.diagonal(sums) - diagonal) / pairs
-    sizes = np.outer(counts, counts)
-    between = sums / np.where(sizes > 0, sizes, np.nan)
-    squared = within[:, None] + within - 2 * between
+    within = (np.diagonal(sums) - np.diagonal(gram) @ members) / pairs
+    squared = within[:, None] + within - 2 * sums / np.maximum(np.outer(counts, counts), 1)
     np.fill_diagonal(squared, 0.0)
     return squared
 
@@ -195,18 +167,14 @@ def distance_matrices(gram: Array, membership: Membership) -> tuple[Array, Array
     Estimates of squared distances are unbiased and can be negative; such distances are reported as 0. Distances are NaN
     if there is nothing to compare.
     """
-    counts = membership.counts
-    n_domains, n_classes = counts.shape
+    n_domains, n_classes = membership.counts.shape
     domain, classes = np.divmod(membership.cell, n_classes)
-    marginal = mean_discrepancies(*sum_over_groups(gram, domain, n_domains), counts.sum(axis=1))
-    total, n_common = np.zeros((2, n_domains, n_domains))
+    by_class = []
     for j in range(n_classes):
         rows = np.flatnonzero(classes == j)
-        squared = mean_discrepancies(*sum_over_groups(gram[np.ix_(rows, rows)], domain[rows], n_domains), counts[:, j])
-        is_known = np.isfinite(squared)
-        total[is_known] += squared[is_known]
-        n_common += is_known
-    conditional = total / np.where(n_common > 0, n_common, np.nan)
+        by_class.append(mean_discrepancies(gram[np.ix_(rows, rows)], domain[rows], n_domains))
+    conditional = np.ma.masked_invalid(by_class).mean(axis=0).filled(np.nan)
+    marginal = mean_discrepancies(gram, domain, n_domains)
     return np.sqrt(np.maximum(marginal, 0.0)), np.sqrt(np.maximum(conditional, 0.0))
 
 
@@ -221,9 +189,7 @@ def find_confirmed_outlier(
     order = order[np.argsort(membership.cell[order], kind="stable")]  # Each half gets half of every cell.
     outliers = set()
     for part in (order, order[::2], order[1::2]):
-        cell = membership.cell[part]
-        counts = np.bincount(cell, minlength=membership.counts.size).reshape(membership.counts.shape)
-        distances = distance_matrices(gram[np.ix_(part, part)], Membership(counts.astype(np.intp), cell))
+        distances = distance_matrices(gram[np.ix_(part, part)], Membership(membership.counts, membership.cell[part]))
         outliers.add(find_outlier(distances[by_class]))
     return outliers.pop() if len(outliers) == 1 else None
 
@@ -242,6 +208,4 @@ def adjust_by_holm(p_values: Array) -> list[float]:
     """Adjust p-values for testing all of them, by Holm's step-down method."""
     order = np.argsort(p_values)
     stepped = np.maximum.accumulate(np.arange(len(p_values), 0, -1) * p_values[order])
-    adjusted = np.empty(len(p_values))
-    adjusted[order] = np.minimum(stepped, 1.0)
-    return adjusted.tolist()
+    return np.minimum(stepped, 1.0)[np.argsort(order)].tolist()
