@@ -24,7 +24,7 @@ import numpy as np
 REPOSITORY = Path(__file__).parents[1]
 MAX_SECONDS = 300  # that no run here needs, on a machine that does other things as well
 ORPHAN_SECONDS = 120  # in which the workers of a killed run must have ended
-TIMES = ("seconds", "date", "created")  # in model cards, and columns of results files
+TIMES = ("seconds", "date", "created")  # in model cards, JSON files and rows of results files
 NODE_ID = re.compile(r'("__id__": |"file": ")(\d+)')  # in a model file: addresses in memory
 COLUMNS = ("--label", "diagnosis", "--domain", "site")
 
@@ -41,8 +41,12 @@ class Job:
 
 COMPARE = ("compare", "train.csv", *COLUMNS, "--methods", "1-NN,logistic,KFDA", "--quick", "--store", "r.sqlite")
 EXTRACT = ("extract", "photos", "--network", "net.onnx", "--batch-size", "4", "-o", "f.parquet", "--store", "c.sqlite")
+VALIDATE = ("validate", "train.csv", *COLUMNS, "--methods", "logistic,1-NN", "--compare-with", "nearest mean")
+SITES = ("sites", "sites.csv", *COLUMNS, "--methods", "logistic,nearest mean", "--store", "s.sqlite")
 JOBS = (
     Job("compare", (*COMPARE, "--report", "r.html", "--jobs", "1"), ("r.html",), ("r.sqlite",)),
+    Job("validate", (*VALIDATE, "--store", "v.sqlite", "-o", "v.json", "--jobs", "1"), ("v.json",), ("v.sqlite",)),
+    Job("sites", (*SITES, "-o", "s.json", "--jobs", "1"), ("s.json",), ("s.sqlite",)),
     Job("compare in two processes", (*COMPARE, "--jobs", "2"), (), ("r.sqlite",)),
     Job("fit", ("fit", "train.csv", *COLUMNS, "--methods", "logistic", "-o", "m.unseen", "--overwrite"), ("m.unseen",)),
     Job("predict", ("predict", "given.unseen", "new.csv", "-o", "p.parquet", "--batch-size", "40"), ("p.parquet",)),
@@ -120,6 +124,7 @@ def make_home(home: Path) -> None:
 
     home.mkdir()
     (home / "train.csv").write_text(_table_text(120, 0, ("lima", "oslo", "riga")))
+    (home / "sites.csv").write_text(_table_text(200, 0, ("bern", "cork", "lima", "oslo", "riga")))
     (home / "new.csv").write_text(_table_text(400, 1, ("cork", "kiel")))
     tiny_network(home / "net.onnx")
     rng = np.random.default_rng(5)
@@ -167,13 +172,15 @@ def read_content(path: Path) -> Any:
         if not text.rstrip().endswith("</html>"):
             raise ValueError(f"{path} is not complete.")
         return text.count("<")  # the page contains times
+    if path.suffix == ".json":
+        return json.loads(path.read_text(), object_pairs_hook=lambda pairs: _without_times(dict(pairs)))
     return path.read_bytes()
 
 
 def read_rows(path: Path) -> dict[Any, tuple[Any, Any]]:
-    """Rows of an SQLite file by their keys: values without times, and the time; an error if the file is damaged.
+    """Rows of an SQLite file by their keys: values without times, and what changes if a row is computed again.
 
-    A copy is read, because opening such a file also repairs it.
+    A damaged file raises. A copy is read, because opening such a file also repairs it.
     """
     with tempfile.TemporaryDirectory() as scratch:
         for part in path.parent.glob(f"{path.name}*"):
@@ -184,13 +191,19 @@ def read_rows(path: Path) -> dict[Any, tuple[Any, Any]]:
             connection.row_factory = sqlite3.Row
             tables = {row["name"] for row in connection.execute("SELECT name FROM sqlite_master")}
             if "results" in tables:
-                rows = [dict(row) for row in connection.execute("SELECT * FROM results")]
-                keys = [(row["method"], row["task"], row["repeat"]) for row in rows]
-                return {key: (_without_times(row), row["seconds"]) for key, row in zip(keys, rows, strict=True)}
+                return dict(_read_result(dict(row)) for row in connection.execute("SELECT rowid, * FROM results"))
             if "features" in tables:
-                rows = [dict(row) for row in connection.execute("SELECT content, way, numbers FROM features")]
-                return {(row["content"], row["way"]): (row["numbers"], 0.0) for row in rows}
+                rows = [dict(row) for row in connection.execute("SELECT rowid, content, way, numbers FROM features")]
+                return {(row["content"], row["way"]): (row["numbers"], row["rowid"]) for row in rows}
             return {}
+
+
+def _read_result(row: dict[str, Any]) -> tuple[Any, tuple[Any, Any]]:
+    """The key of a row of results, its values without times, and its number in the file and seconds."""
+    key = tuple(row.pop(name) for name in ("configuration", "method", "task", "repeat"))
+    content = json.loads(row.pop("content"))
+    when = (row.pop("rowid"), content["seconds"])
+    return key, ({**row, "content": _without_times(content)}, when)
 
 
 def _without_times(row: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -9,6 +10,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from benchmarks.measure import Row
 
 from .commands import JOBS, Job, Run, list_files, make_home, read_content, read_results, read_rows, run_to_end
 
-KILLS = 20  # of each job
-GRACE_SECONDS = 15  # in which a terminated run must end
+KILLS = dict.fromkeys(("compare", "validate", "sites"), 20)
+OTHER_KILLS = 6  # of each other job
+SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
+GRACE_SECONDS = 15  # in which a stopped run must end
 CLAIMS = {
     "different": "results that differ from those of an undisturbed run",
     "half-written": "incomplete or damaged files under their final name",
@@ -37,8 +41,10 @@ def rows() -> Iterator[Row]:
         for job in JOBS:
             kill_job(job, Path(root), counts)
             print(f"kills: {job.name}: {dict(counts)}", file=sys.stderr, flush=True)
-    detail = f"{KILLS} attempts with each of {', '.join(job.name for job in JOBS)}; the others ended before the signal"
-    yield Row("runs ended by SIGKILL or SIGTERM", counts["kills"], KILLS * len(JOBS) / 2, False, detail)
+    attempts = {job.name: KILLS.get(job.name, OTHER_KILLS) for job in JOBS}
+    detail = "attempts: " + ", ".join(f"{n} of {name}" for name, n in attempts.items())
+    for number in SIGNALS:
+        yield Row(f"runs ended by {number.name}", counts[number.name], sum(attempts.values()) / 6, False, detail)
     yield Row("of these, while a file was being written", counts["writing"], 0, False, "or a database was open")
     for kind, claim in CLAIMS.items():
         yield Row(claim, counts[kind], 0, True, "after each signal, and after each resumed run")
@@ -54,10 +60,10 @@ def kill_job(job: Job, root: Path, counts: Counter[str]) -> None:
     expected = read_results(job, folder)
     names = list_files(folder)
     rng = np.random.default_rng(0)
-    for number in range(KILLS):
+    for number in range(KILLS.get(job.name, OTHER_KILLS)):
         shutil.rmtree(folder)
         shutil.copytree(root / "home", folder)
-        how = (signal.SIGKILL, signal.SIGTERM)[number // 2 % 2]
+        how = SIGNALS[number % len(SIGNALS)]
         run = Run(folder, job.args)
         if number % 2:
             _wait_for_writing(run, folder)
@@ -65,18 +71,18 @@ def kill_job(job: Job, root: Path, counts: Counter[str]) -> None:
         else:
             time.sleep(rng.uniform(0.3, 1) * seconds)
         is_writing = _is_writing(folder)
-        run.process.send_signal(how)
+        _send(run, how)
         if not _ends_in_time(run):
             counts["late"] += 1
             run.process.kill()
         code = run.wait()
         if code in (-how, 128 + how):
-            counts["kills"] += 1
+            counts[how.name] += 1
             counts["writing"] += is_writing
         counts["unclear"] += code not in (0, -how, 128 + how) or "Traceback" in run.errors
         left = run.leftovers()
         temporary = [path.name for path in folder.glob(".unseen-*")]
-        if how == signal.SIGTERM:
+        if how != signal.SIGKILL:
             left += temporary
         counts["left"] += len(left)
         for name in temporary:  # nothing removes those of a run that SIGKILL ended
@@ -86,9 +92,18 @@ def kill_job(job: Job, root: Path, counts: Counter[str]) -> None:
         counts["different"] += read_results(job, folder) != expected
         for name, before in kept.items():
             after = read_rows(folder / name)
-            counts["repeated"] += sum(after.get(key, (None, None))[1] != time_ for key, (_, time_) in before.items())
+            counts["repeated"] += sum(after.get(key, (None, None))[1] != when for key, (_, when) in before.items())
         counts["left"] += len(list_files(folder) - names)
     shutil.rmtree(folder)
+
+
+def _send(run: Run, how: signal.Signals) -> None:
+    """Send a signal to a run: to all of its processes if it is an interrupt, as a terminal does."""
+    with suppress(ProcessLookupError):  # the run has ended
+        if how == signal.SIGINT:
+            os.killpg(run.process.pid, how)
+        else:
+            run.process.send_signal(how)
 
 
 def _is_writing(folder: Path) -> bool:
