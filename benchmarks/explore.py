@@ -11,7 +11,8 @@ import numpy as np
 
 from unseen import CIDG
 from unseen.explore import Server, Session, Setting
-from unseen.model_selection import CachedSplit, DecompositionCache
+from unseen.linalg import CellStatistics, scatter_traces
+from unseen.model_selection import HEADS, Candidate, TrainingSet
 from unseen.tables import Column, Schema, Table
 
 from .measure import Row, best_of, samples
@@ -47,19 +48,19 @@ def rows() -> Iterator[Row]:
 def solve_row(table: Table) -> Row:
     """A projection with its scatters; then the components alone."""
     is_test = table.domain == "domain 2"
-    rows = (np.flatnonzero(~is_test), np.flatnonzero(is_test))
-    split = CachedSplit(table.samples, rows, None, DecompositionCache(np.inf))
+    split = TrainingSet.from_splits(table.samples, {0: (np.flatnonzero(~is_test), np.flatnonzero(is_test))})
     weights = cycle(np.geomspace(1, 1e6, 10))
-    fold, parts = split.stage.decompose(CIDG(), split.rows), split.rows.parts
+    decomposition = split.decompose(CIDG())
 
     def solve_components() -> None:
         for _ in range(20):
-            projection = CIDG(conditional_weight=next(weights))
-            fold.project(projection, fold.solve(projection), parts)
+            decomposition.project(CIDG(conditional_weight=next(weights)))
 
     def solve_with_scatters() -> None:
         for _ in range(20):
-            split.project(CIDG(conditional_weight=next(weights)))
+            projection = CIDG(conditional_weight=next(weights))
+            features = split.features(Candidate("CIDG", {}, projection, HEADS["1-NN"], shares="decomposition"))
+            scatter_traces(CellStatistics.from_features(features.train, split.membership))
 
     ours, path = (1e3 * seconds / 20 for seconds in best_of(10, solve_with_scatters, solve_components))
     return Row(

@@ -140,7 +140,7 @@ class Answers:
             task.sources,
             trials.splits,
             EvaluationConfig(),
-            with_decision_scores="all",
+            with_decision_scores=True,
             resampled=trials.skewed_positions,
         )
         self.ballot = OutOfDomainPredictions(self.candidates, task.sources, trials, said)
@@ -151,7 +151,7 @@ class Answers:
             both,
             self.target.splits,
             EvaluationConfig(),
-            with_decision_scores="all",
+            with_decision_scores=True,
             resampled=self.target.again,
         )
         self.votes = {(p.candidate, p.split): p.responses["decision_scores"] for p in asked if p.codes is not None}

@@ -23,7 +23,7 @@ from unseen.linalg import (
     whiten_by_cholesky,
     whiten_by_eigh,
 )
-from unseen.model_selection._decompositions import FeatureStage, SplitRows
+from unseen.model_selection import TrainingSet
 from unseen.utils.samples import Samples
 
 N, CLASSES = 360, 6
@@ -48,9 +48,9 @@ def eigenvalues_by(path, model, X, y, d, monkeypatch):
     """Eigenvalues of a fit that is solved in this way."""
     if path == "search":
         everything = np.arange(len(y))
-        fold = FeatureStage(Samples(X, y, d)).decompose(model, SplitRows(everything, (everything[:5],)))
-        solved = fold.solve(model)
-        return solved.problem.select_components(solved.solution).eigenvalues
+        rows = TrainingSet.from_splits(Samples(X, y, d), {0: (everything, everything[:5])})
+        problem, solution = rows.decompose(model).solve(model)
+        return problem.select_components(solution).eigenvalues
     with monkeypatch.context() as patch:
         for name, value in PATHS.get(path, {}).items():
             patch.setattr(_projection_problem, name, value)

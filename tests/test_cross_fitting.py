@@ -139,7 +139,7 @@ def test_a_domain_that_no_model_was_trained_on_leaves_no_trace_in_what_is_report
     for one in (samples, relabelled(samples, 2)):
         trials = TrialSplits.from_splits(one, leave_one_out(d), skewed=False)
         assert trials.nested
-        said = evaluate_candidates(candidates, one, trials.splits, EvaluationConfig(), with_decision_scores="all")
+        said = evaluate_candidates(candidates, one, trials.splits, EvaluationConfig(), with_decision_scores=True)
         found.append(OutOfDomainPredictions(candidates, one, trials, said).fit_ensemble(None))
     np.testing.assert_array_equal(found[0].held_out[2], found[1].held_out[2])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -23,8 +22,8 @@ from unseen.model_selection import EvaluationConfig, evaluate_candidates
 from unseen.model_selection import _evaluation as _asking
 from unseen.model_selection._evaluation import (
     SMALLEST_PROBABILITY,
-    FeatureStage,
     Prediction,
+    TrainingSet,
     decision_scores,
     encode_predictions,
     tabulate_candidates,
@@ -33,8 +32,8 @@ from unseen.model_selection._scoring import Scorer, best_index
 
 # What is asked
 
-# A metric, and the candidates whose decision scores are requested beside what it needs.
-REQUESTS = [("accuracy", "all"), ("accuracy", [0]), ("roc_auc", [0])]
+# A metric, and whether decision scores are requested instead of what it needs.
+REQUESTS = [("accuracy", True), ("accuracy", False), ("roc_auc", False)]
 
 
 def test_votes_are_decisions_or_logarithms_of_probabilities_or_labels():
@@ -76,15 +75,6 @@ def test_decisions_that_are_no_numbers_are_no_votes(value):
 
     with pytest.raises(ValueError, match="decision values of the classifier contain NaN"):
         decision_scores(Lost(), X, None, SAMPLES.classes)
-
-
-def test_only_those_are_asked_for_votes_who_are_to_cast_them():
-    found = list(
-        evaluate_candidates(
-            [own(GaussianNB()), own(GaussianNB())], SAMPLES, SPLITS, EvaluationConfig(), with_decision_scores=[1]
-        )
-    )
-    assert {one.candidate: set(one.responses) for one in found} == {0: set(), 1: {"decision_scores"}}
 
 
 def test_labels_become_codes_and_anything_else_is_refused():
@@ -212,13 +202,13 @@ def ticking(monkeypatch):
 def test_what_is_shared_is_shared_in_costs(monkeypatch):
     ticking(monkeypatch)
     two = [own(GaussianNB()), own(GaussianNB(var_smoothing=1e-3))]
-    # A second to prepare, for both; one to fit each, for all splits; one to predict each split.
+    # A second for the features of each, one to fit each, for all splits; one to predict each split.
     pairs = list(itertools.product(range(2), range(3)))
-    assert costs(two, SAMPLES, ALIKE) == dict.fromkeys(pairs, pytest.approx(((1 / 2 + 1) / 3, 1)))
+    assert costs(two, SAMPLES, ALIKE) == dict.fromkeys(pairs, pytest.approx(((1 + 1) / 3, 1)))
     once = costs(two, SAMPLES, ALIKE, resampled=frozenset({1, 2}))
-    assert once == {(0, 0): pytest.approx((1 / 2 + 1, 1)), (1, 0): pytest.approx((1 / 2 + 1, 1))}
+    assert once == {(0, 0): pytest.approx((2, 1)), (1, 0): pytest.approx((2, 1))}
     moving = costs(
-        [own(GaussianNB(), DomainCenterer())], SAMPLES, ALIKE, with_decision_scores=[0], resampled=frozenset({0, 1, 2})
+        [own(GaussianNB(), DomainCenterer())], SAMPLES, ALIKE, with_decision_scores=True, resampled=frozenset({0, 1, 2})
     )
     assert moving == dict.fromkeys(pairs[:3], pytest.approx((2, 1)))
 
@@ -227,9 +217,9 @@ def test_a_decomposition_and_a_solution_are_shared_in_costs(monkeypatch):
     ticking(monkeypatch)
     both = GaussianNB(), LogisticRegression()
     heads = [own(head, CIDG(gamma=0.1), head="h", shares="decomposition") for head in both]
-    assert costs(heads, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((1 / 2 + 1 / 2 + 1, 1)))
+    assert costs(heads, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((2, 1)))
     components = [own(GaussianNB(), KernelPCA(n, kernel="rbf", gamma=0.1), shares="decomposition") for n in (1, 2)]
-    assert costs(components, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((1 / 2 + 1, 1)))
+    assert costs(components, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((2, 1)))
 
 
 class Contrary(GaussianNB):
@@ -241,19 +231,19 @@ class Contrary(GaussianNB):
 
 def test_codes_are_predictions_even_if_the_votes_say_otherwise():
     train, test = SPLITS[0]
-    (one,) = evaluate_candidates([own(Contrary())], SAMPLES, SPLITS[:1], EvaluationConfig(), with_decision_scores="all")
+    (one,) = evaluate_candidates([own(Contrary())], SAMPLES, SPLITS[:1], EvaluationConfig(), with_decision_scores=True)
     np.testing.assert_array_equal(NAMES[one.codes], Contrary().fit(X[train], SAMPLES.y[train]).predict(X[test]))
     assert (one.responses["decision_scores"].argmax(axis=1) != one.codes).all()
 
 
-def test_distances_are_refused_where_two_matrices_of_held_out_and_training_samples_do_not_fit(monkeypatch):
-    train, test = SPLITS[0]
-    need = 2 * 8 * math.isqrt(len(train) * len(test)) ** 2
+def test_distances_are_refused_where_two_matrices_of_training_samples_do_not_fit(monkeypatch):
+    train, _ = SPLITS[0]
+    need = 2 * 8 * len(train) ** 2
     monkeypatch.setattr(_plan, "available_bytes", lambda: need)
-    assert FeatureStage(SAMPLES).distances_to(train, test).shape == (len(test), len(train))
+    assert len(TrainingSet.from_splits(SAMPLES, {0: SPLITS[0]}).distances) == 2
     monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
     with pytest.raises(MemoryError, match=r"An rbf SVM .* needs 2 matrices"):
-        FeatureStage(SAMPLES).distances_to(train, test)
+        TrainingSet.from_splits(SAMPLES, {0: SPLITS[0]}).distances  # noqa: B018
 
 
 @pytest.mark.parametrize("forest", [RandomForestClassifier, ExtraTreesClassifier])

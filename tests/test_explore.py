@@ -13,7 +13,6 @@ import time
 import urllib.parse
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ from sklearn.base import clone
 
 from explore_server import call, make_session, make_setting, serving, small_table
 from unseen.explore import Server, Setting
-from unseen.model_selection import HEADS, METHODS, DecompositionCache, LeaveOneDomainOut
+from unseen.model_selection import HEADS, METHODS, LeaveOneDomainOut
 from unseen.tables import make_preprocessor
 
 SETTINGS = [
@@ -153,16 +152,6 @@ def test_two_domains_suffice_and_one_does_not():
         session.validate(setting, "bonn")
     with pytest.raises(ValueError, match=r"The table has a single domain, 'bonn'\. At least two domains are needed"):
         make_session(small_table(n_domains=1))
-
-
-def test_cached_decompositions_stay_within_their_bytes():
-    cache = DecompositionCache(max_bytes=100)
-    for key in "abc":
-        cache.get(key, 40, Mock)
-    assert len(cache) == 2
-    made = Mock()
-    assert cache.get("large", 1000, lambda: made) is cache.get("large", 1000, Mock)
-    assert len(cache) == 1
 
 
 def test_the_server_sends_the_numbers_of_the_session(session):

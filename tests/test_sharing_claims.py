@@ -17,11 +17,12 @@ from unseen.kernels import _size_plan as _plan
 from unseen.model_selection import (
     Candidate,
     EvaluationConfig,
+    TrainingSet,
+    _evaluation,
     bind_domains,
     evaluate_candidates,
     ignore_expected_warnings,
 )
-from unseen.model_selection._decompositions import Decomposition, FeatureStage, SplitRows
 from unseen.utils.samples import Samples
 
 # What is shared
@@ -29,29 +30,24 @@ from unseen.utils.samples import Samples
 
 @pytest.mark.parametrize("far", [1e9, 1e12, 1e15])
 def test_a_row_outside_a_split_does_not_change_the_rounding_of_its_distances(far):
-    train, test = SPLITS[0]
-    near = FeatureStage(SAMPLES)
     stretched = np.vstack([X, np.full((1, X.shape[1]), far)])
-    beside = FeatureStage(
-        Samples(stretched, np.append(SAMPLES.y, SAMPLES.y[0]), np.append(SAMPLES.domain, SAMPLES.domain[0]))
-    )
-    for rows in (train, test):
-        np.testing.assert_array_equal(beside.distances_to(train, rows), near.distances_to(train, rows))
+    more = Samples(stretched, np.append(SAMPLES.y, SAMPLES.y[0]), np.append(SAMPLES.domain, SAMPLES.domain[0]))
+    near, beside = (TrainingSet.from_splits(samples, {0: SPLITS[0]}) for samples in (SAMPLES, more))
+    for ours, theirs in zip(beside.distances, near.distances, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
     for kernel in ("rbf", "linear", "poly", "laplacian"):
         model = CIDG(kernel=kernel, gamma=0.1)
-        folds = [stage.decompose(model, SplitRows(train, (test,))) for stage in (near, beside)]
-        one, two = (fold.project(model, fold.solve(model), lambda Z: [Z]) for fold in folds)
-        for ours, theirs in zip(one, two, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
+        one, two = (rows.decompose(model).project(model)[0] for rows in (near, beside))
+        np.testing.assert_array_equal(one.train, two.train)
+        np.testing.assert_array_equal(one.test, two.test)
 
 
-@pytest.mark.parametrize("most", [1, 2, np.inf])
+@pytest.mark.parametrize("most", [1, 2, 8])
 def test_pencils_that_are_not_kept_are_computed_again(most, monkeypatch):
-    monkeypatch.setattr(Decomposition, "max_reductions", most)
-    train, test = SPLITS[0]
-    fold = FeatureStage(SAMPLES).decompose(CIDG(gamma=0.1), SplitRows(train, (test,)))
-    first = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[0].eigenvalues for ridge in (0.1, 1.0, 10.0)]
-    again = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[0].eigenvalues for ridge in (0.1, 1.0, 10.0)]
+    monkeypatch.setattr(_evaluation, "MAX_REDUCTIONS", most)
+    fold = TrainingSet.from_splits(SAMPLES, {0: SPLITS[0]}).decompose(CIDG(gamma=0.1))
+    first = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[1].eigenvalues for ridge in (0.1, 1.0, 10.0)]
+    again = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[1].eigenvalues for ridge in (0.1, 1.0, 10.0)]
     np.testing.assert_array_equal(first, again)
     assert first[0][0] > first[1][0] > first[2][0]
     assert len(fold._reductions) == min(most, 3)
@@ -62,11 +58,10 @@ def test_kernel_matrices_of_a_search_are_refused_where_three_do_not_fit(kernel, 
     samples = replace(SAMPLES, X=X @ X.T) if kernel == "precomputed" else SAMPLES
     need = 3 * 8 * len(X) ** 2
     monkeypatch.setattr(_plan, "available_bytes", lambda: need)
-    rows = SplitRows(SPLITS[0][0], (SPLITS[0][1],))
-    FeatureStage(samples).decompose(CIDG(kernel=kernel), rows)
+    TrainingSet.from_splits(samples, {0: SPLITS[0]}).decompose(CIDG(kernel=kernel))
     monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
     with pytest.raises(MemoryError, match=r"A search over CIDG .* needs 3 matrices"):
-        FeatureStage(samples).decompose(CIDG(kernel=kernel), rows)
+        TrainingSet.from_splits(samples, {0: SPLITS[0]}).decompose(CIDG(kernel=kernel))
 
 
 def alone(candidate, samples, train, test):

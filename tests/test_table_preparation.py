@@ -183,7 +183,7 @@ def test_other_scales_use_the_preprocessor_alone():
 
 
 def evaluated(candidate, samples, split):
-    (prediction,) = evaluate_candidates([candidate], samples, [split], EvaluationConfig(), with_decision_scores="all")
+    (prediction,) = evaluate_candidates([candidate], samples, [split], EvaluationConfig(), with_decision_scores=True)
     assert not prediction.error
     return prediction.responses["decision_scores"]
 

@@ -1,4 +1,4 @@
-"""A data set that is explored: decompositions are cached, so that each setting is a small eigenproblem."""
+"""A data set that is explored: decompositions are kept, so that each setting is a small eigenproblem."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from ..datasets import load_digits_table, make_synthetic
-from ..model_selection import CachedSplit, DecompositionCache
+from ..linalg import CellStatistics, scatter_traces
+from ..model_selection import Prediction, TrainingSet, evaluate_group, ignore_expected_warnings, single_thread
 from ..tables import Column, Schema, Table, make_preprocessor
 from ._setting import Setting, list_controls
 
 MAX_ROWS = 2_000  # can be decomposed within one or two seconds
 CACHE_BYTES = 500e6  # of decompositions
 MAX_VALIDATION_DOMAINS = 8  # source domains that are held out in turn
-MAX_CACHED_SPLITS = 3 * (1 + MAX_VALIDATION_DOMAINS)  # those of three held-out domains
 N_SHOWN_COMPONENTS = 2
 
 
 class Session:
-    """A table, and the cached splits in which its domains are held out.
+    """A table, and splits in which its domains are held out, each with its last decomposition.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class Session:
         if len(self.domains) < 2:
             raise ValueError(f"The table has a single domain, {self.domains[0]!r}. At least two domains are needed.")
         self._preparation = make_preprocessor(table.schema, scale)
-        self._decompositions = DecompositionCache(CACHE_BYTES)
-        self._split = lru_cache(MAX_CACHED_SPLITS)(self._make_split)
+        # A kernel matrix is decomposed for each split and kernel width.
+        self._split = lru_cache(max(1, int(CACHE_BYTES // (8 * len(self.samples) ** 2))))(self._make_split)
 
     def describe(self) -> dict[str, Any]:
         """The data set and the controls, as plain values for the page."""
@@ -65,22 +65,24 @@ class Session:
     def solve(self, setting: Setting) -> dict[str, Any]:
         """Fit a setting, and return its projection, scatters and accuracy on the held-out domain, as plain values."""
         candidate = setting.candidate()
-        split = self._split(setting.held_out, setting.held_out)
-        projected = split.project(candidate.transformer)
-        prediction = split.evaluate(candidate)
+        split = self._split(setting.held_out, setting.held_out, setting.params["gamma"])
+        with ignore_expected_warnings(), single_thread():
+            projected = split.features(candidate)
+            scatters = scatter_traces(CellStatistics.from_features(projected.train, split.membership))
+        prediction, accuracy = _evaluate(split, setting)
         if prediction.codes is None:
             raise ValueError(prediction.error)
         n_components = projected.train.shape[1]
         points = np.empty((len(self.samples), min(n_components, N_SHOWN_COMPONENTS)))
         is_held_out = self.samples.domain == setting.held_out
         points[~is_held_out] = projected.train[:, :N_SHOWN_COMPONENTS]
-        points[is_held_out] = projected.test[:, :N_SHOWN_COMPONENTS]
+        points[is_held_out] = projected.held_out[0][:, :N_SHOWN_COMPONENTS]
         return {
-            "accuracy": split.score(prediction),
+            "accuracy": accuracy,
             "predicted": prediction.codes.tolist(),
             "components": n_components,
             "points": points.tolist(),
-            "scatters": projected.scatters,
+            "scatters": scatters,
             "validation_domains": self._validation_domains(setting.held_out),
             "code": repr(candidate.transformer),
         }
@@ -90,8 +92,7 @@ class Session:
         allowed = self._validation_domains(setting.held_out)
         if domain not in allowed:
             raise ValueError(f"domain must be one of {', '.join(allowed)}; got {str(domain)[:80]!r}.")
-        split = self._split(setting.held_out, domain)
-        return split.score(split.evaluate(setting.candidate()))
+        return _evaluate(self._split(setting.held_out, domain, setting.params["gamma"]), setting)[1]
 
     def _validation_domains(self, held_out: str) -> list[str]:
         sources = [name for name in self.domains if name != held_out]
@@ -99,12 +100,19 @@ class Session:
             return []
         return sources[:: math.ceil(len(sources) / MAX_VALIDATION_DOMAINS)]
 
-    def _make_split(self, held_out: str, test_domain: str) -> CachedSplit:
+    def _make_split(self, held_out: str, test_domain: str, gamma: float | str) -> TrainingSet:
         """Return the split that trains on the domains other than these two, and tests on the second."""
         domain = self.samples.domain
         train = np.flatnonzero((domain != held_out) & (domain != test_domain))
         test = np.flatnonzero(domain == test_domain)
-        return CachedSplit(self.samples, (train, test), self._preparation, self._decompositions)
+        return TrainingSet.from_splits(self.samples, {0: (train, test)}, self._preparation)
+
+
+def _evaluate(split: TrainingSet, setting: Setting) -> tuple[Prediction, float]:
+    """Predictions for the held-out rows, and their accuracy; NaN if the setting cannot be fitted."""
+    (prediction,) = evaluate_group([(0, setting.candidate())], split)
+    is_fitted = prediction.codes is not None
+    return prediction, float(np.mean(prediction.codes == split.test.codes)) if is_fitted else np.nan
 
 
 def open_examples(seed: int = 0, scale: str | None = None) -> dict[str, Callable[[], Session]]:

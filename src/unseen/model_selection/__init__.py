@@ -37,17 +37,14 @@ from ._ensemble import MIN_BATCH_ROWS, EnsembleClassifier
 from ._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE, FittedEnsemble, OutOfDomainPredictions
 from ._evaluation import (
     EXPECTED_ERRORS,
-    CachedSplit,
-    DecompositionCache,
     EvaluationConfig,
     Prediction,
     ProgressOptions,
-    collect_responses,
+    TrainingSet,
     decision_scores,
-    encode_predictions,
     evaluate_candidates,
+    evaluate_group,
     group_by,
-    required_responses,
     single_thread,
     tabulate_candidates,
 )

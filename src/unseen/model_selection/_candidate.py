@@ -19,7 +19,6 @@ import numpy as np
 from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.metadata_routing import get_routing_for_object
@@ -36,7 +35,6 @@ from ._preparation import tree_samples, with_categories
 # Parameters describe the estimators of these packages completely.
 KNOWN_PACKAGES = {*sys.stdlib_module_names, "numpy", "scipy", "sklearn", "unseen"}
 INSTALLED_FOLDERS = ("site-packages", "dist-packages")
-NEAREST_BLOCK_ROWS = 64  # rows of a product that stay in the cache until their maximum is computed
 # EnsembleClassifier has decision_proba.
 PREDICTION_METHODS = ("predict", "predict_proba", "decision_function", "decision_proba")
 Sharing = Literal["nothing", "decomposition", "kernel matrix"]
@@ -460,28 +458,4 @@ def ignore_expected_warnings() -> AbstractContextManager[None]:
         (RuntimeWarning, ".* encountered in "),
         (Warning, "(?i).*line search"),
         MANY_CLASSES_WARNING,
-    )
-
-
-def nearest_index(train: Array, test: Array) -> np.ndarray[Any, np.dtype[np.intp]]:
-    """Index of the training row nearest to each test row; among equally near rows, the first one.
-
-    The nearest row maximizes ``x't - |t|^2 / 2``, which one product of augmented matrices computes.
-    """
-    augmented_train = np.vstack([train.T, -0.5 * np.einsum("ij,ij->i", train, train)])
-    augmented_test = np.hstack([test, np.ones((len(test), 1))])
-    indices = np.empty(len(test), dtype=np.intp)
-    for start in range(0, len(test), NEAREST_BLOCK_ROWS):
-        block = slice(start, start + NEAREST_BLOCK_ROWS)
-        indices[block] = (augmented_test[block] @ augmented_train).argmax(axis=1)
-    return indices
-
-
-def is_one_nearest(classifier: BaseEstimator) -> bool:
-    """Whether a classifier is Euclidean 1-NN, for which `nearest_index` gives the same labels in less time."""
-    return (
-        type(classifier) is KNeighborsClassifier
-        and classifier.n_neighbors == 1
-        and (classifier.metric == "euclidean" or (classifier.metric == "minkowski" and classifier.p == 2))
-        and classifier.metric_params is None
     )

@@ -1,55 +1,58 @@
 """Leave-one-domain-out evaluation: candidates, samples and splits in, out-of-domain predictions out.
 
-What candidates and splits share is computed once. Model selection, tables, verdicts and leaderboards are functions of
-the predictions.
+Candidates that share computations, and splits that share training rows, are evaluated together. Model selection,
+tables, verdicts and leaderboards are functions of the predictions.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from scipy import linalg
 from sklearn.base import clone
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, LinearSVC
-from sklearn.utils import _safe_indexing, column_or_1d
+from sklearn.utils import column_or_1d
 from threadpoolctl import ThreadpoolController
 
-from ..estimators import Projection, parallel
+from ..estimators import (
+    DomainCenters,
+    Projection,
+    ProjectionProblem,
+    feature_spectrum,
+    is_fitted_map,
+    make_problem,
+    map_features,
+    parallel,
+)
 from ..exceptions import SharedContext
-from ..linalg import Array, CellStatistics, Ints, product, scatter_traces
+from ..kernels import Kernel, check_square_memory, squared_distances
+from ..linalg import Array, CellStatistics, Ints, Membership, Solution, Spectrum, gram_spectrum, product
 from ..utils.progress import track
 from ..utils.samples import Balance, Samples
-from ..utils.validation import Labels, format_list
+from ..utils.validation import EncodedLabels, Labels, format_list
 from ._calibration import SMALLEST_PROBABILITY
 from ._candidate import (
     Candidate,
+    accepts_domains,
     bind_domains,
     fit_clone,
     ignore_expected_warnings,
-    is_one_nearest,
     median_width,
-    nearest_index,
+    resolve_width,
 )
-from ._decompositions import (
-    Decomposition,
-    FeatureStage,
-    SplitRows,
-    get_membership,
-    hashable_key,
-    kernel_key,
-    solution_params,
-)
-from ._preparation import prepare_samples, with_categories
+from ._preparation import prepare_samples, tree_samples, with_categories
 from ._scoring import Scorer, Scoring, apply_scorer, score_predictions, tabulate_scores, uses_labels_only
 from ._splitters import Split
 
@@ -61,24 +64,18 @@ EXPECTED_ERRORS = (
     np.linalg.LinAlgError,
 )  # raised by unsuitable data or settings
 BLAS, OPENMP = (ThreadpoolController().select(user_api=kind) for kind in ("blas", "openmp"))
-DECISION_SCORES = ("decision_scores",)  # what ensembles need
-
-PREDICTS_HIGHEST_SCORE = (
-    LogisticRegression,
-    LinearSVC,
-    RidgeClassifier,
-)  # predict the class with the highest score
 FORESTS = (RandomForestClassifier, ExtraTreesClassifier)
+PREDICTS_HIGHEST_SCORE = (*FORESTS, HistGradientBoostingClassifier, LogisticRegression, LinearSVC, RidgeClassifier)
 MAX_ROWS_WITHOUT_THREADS = 32
-MAX_CACHED_RIDGES = 8  # reductions to cell space that are cached with a decomposition
-IndexedCandidate = tuple[int, Candidate]
-RequestedResponses = (
-    tuple[str, ...] | Callable[..., float]
-)  # methods of classifiers, or a scorer that takes the classifier
-ResponsesByCandidate = Mapping[int, RequestedResponses]
-
-
+NEAREST_BLOCK_ROWS = 64  # rows of a product that stay in the cache until their maximum is computed
+MAX_REDUCTIONS = 8  # reductions to cell space that are kept with a decomposition
+KERNEL_PARAMS = ("kernel", "gamma", "degree", "coef0", "kernel_params", "feature_map")
+SHAPE_PARAMS = ("scaling", "centering", "n_components")
+DECISION_SCORES = ("decision_scores",)  # what ensembles need
 RESPONSES = ("predict_proba", "decision_function")
+# Methods of classifiers, or a scorer that takes the classifier.
+RequestedResponses = tuple[str, ...] | Callable[..., float]
+IndexedCandidate = tuple[int, Candidate]
 
 
 @dataclass(frozen=True)
@@ -158,27 +155,16 @@ def group_by(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
     return list(groups.values())
 
 
-def sharing_key(indexed: IndexedCandidate) -> Hashable:
-    """Key of candidates that are evaluated together."""
-    candidate = indexed[1]
-    if candidate.shares == "decomposition":
-        # Apart from users' own estimators, so that an exception of one of these does not fail the others.
-        return kernel_key(candidate.transformer), candidate.own
-    return candidate.method
-
-
 def evaluate_candidates(
     candidates: Sequence[Candidate],
     samples: Samples,
     splits: Sequence[Split],
     config: EvaluationConfig,
     *,
-    with_decision_scores: Collection[int] | Literal["all"] = (),
+    with_decision_scores: object = False,
     resampled: frozenset[int] = frozenset(),
 ) -> Iterator[Prediction]:
     """Predict the held-out rows of splits with candidates trained on the other rows: leave-one-domain-out evaluation.
-
-    Candidates that share computations are evaluated together, as are splits with the same training rows.
 
     Parameters
     ----------
@@ -190,30 +176,30 @@ def evaluate_candidates(
         Positions of rows.
     config : EvaluationConfig
         Preparation, metric, balance, processes and progress.
-    with_decision_scores : collection of int or "all"
-        Positions of candidates whose decision scores are returned as well; with "all" these are returned for every
-        candidate, and nothing that the metric needs.
+    with_decision_scores : bool, default=False
+        Whether decision scores are returned instead of what the metric needs.
     resampled : frozenset of int
-        Splits that hold out rows which another split holds out, resampled: only transductive candidates whose decision
-        scores are returned are evaluated there, since others predict the same.
+        Splits that hold out rows which another split holds out, resampled: only transductive candidates are evaluated
+        there, since others predict the same.
 
     Yields
     ------
     prediction : Prediction
         One for each candidate and split that it is evaluated on, in no particular order.
     """
-    groups = group_by(enumerate(candidates), sharing_key)
+    requested = DECISION_SCORES if with_decision_scores else required_responses(config.scoring)
     splits_by_training = group_by(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
-    requests = {index: _request(index, config.scoring, with_decision_scores) for index in range(len(candidates))}
-    stages = prepare_stages(samples, splits, splits_by_training, config.preparation)
-    jobs = (
-        delayed(evaluate_group)(group, stage, same, rows, requests, config.balance, resampled)
-        for same, (stage, rows) in zip(splits_by_training, stages, strict=True)
-        for group in groups
-    )
-    batches = parallel(config.n_jobs, pre_dispatch="n_jobs")(jobs)
+    groups_by_training = [_group_candidates(candidates, len(splits[same[0]][0])) for same in splits_by_training]
+
+    def make_jobs() -> Iterator[Any]:
+        for same, groups in zip(splits_by_training, groups_by_training, strict=True):
+            training_set = TrainingSet.from_splits(samples, {k: splits[k] for k in same}, config.preparation)
+            for group in groups:
+                yield delayed(evaluate_group)(group, training_set, requested, config.balance, resampled)
+
     progress = config.progress
-    total = len(groups) * len(splits_by_training)
+    total = sum(map(len, groups_by_training))
+    batches = parallel(config.n_jobs, pre_dispatch="n_jobs")(make_jobs())
     for batch in track(batches, total, progress.description, progress.verbose, progress.owner):
         yield from batch
 
@@ -229,179 +215,478 @@ def tabulate_candidates(
     return results
 
 
-def _request(
-    index: int, scoring: Scoring, with_decision_scores: Collection[int] | Literal["all"]
-) -> RequestedResponses:
-    """The responses to compute for a candidate."""
-    if with_decision_scores == "all":
-        return DECISION_SCORES
-    if index not in with_decision_scores:
-        return scoring if callable(scoring) else required_responses(scoring)
-    return DECISION_SCORES if callable(scoring) else (*DECISION_SCORES, *required_responses(scoring))
-
-
-def required_responses(scoring: Scoring) -> tuple[str, ...]:
-    """Methods of a classifier that a metric needs beside predicted labels."""
+def required_responses(scoring: Scoring) -> RequestedResponses:
+    """Methods of a classifier that a metric needs beside predicted labels, or the scorer of a user."""
+    if callable(scoring):
+        return scoring
     return () if scoring == "accuracy" or uses_labels_only(scoring) else RESPONSES
 
 
-def prepare_stages(
-    samples: Samples, splits: Sequence[Split], splits_by_training: Sequence[Sequence[int]], preparation: Any
-) -> Iterator[tuple[FeatureStage, SplitRows]]:
-    """For splits with the same training rows: the prepared features, and which rows to train and to test on."""
-    unprepared = FeatureStage(samples)
-    for same in splits_by_training:
-        rows = SplitRows(np.asarray(splits[same[0]][0]), tuple(np.asarray(splits[k][1]) for k in same))
-        if preparation is None:
-            yield unprepared, rows
-            continue
-        fitted = clone(preparation).fit(_safe_indexing(samples.X, rows.train))
-        yield FeatureStage(prepare_samples(fitted, samples.take(rows.all))), rows.in_order
+def _group_candidates(candidates: Sequence[Candidate], n_train: int) -> list[list[IndexedCandidate]]:
+    """Candidates that are evaluated together: one method or kernel, fitted to the same features and rows."""
+
+    def key(indexed: IndexedCandidate) -> Hashable:
+        candidate = indexed[1]
+        limits = (candidate.max_train_rows, candidate.max_evaluation_rows)
+        n_rows = min([n_train, *(limit for limit in limits if limit is not None)])
+        fitted_to = (candidate.features, n_rows, candidate.needs_landmarks(n_rows))
+        shares_kernel = candidate.shares == "decomposition"
+        return fitted_to, _kernel_key(candidate.transformer) if shares_kernel else candidate.method
+
+    return group_by(enumerate(candidates), key)
+
+
+def _kernel_key(transformer: Any) -> Hashable:
+    """Parameters on which kernel methods must agree to share a decomposition."""
+    return tuple(hashable_key(getattr(transformer, name, None)) for name in KERNEL_PARAMS)
+
+
+def hashable_key(value: Any) -> Any:
+    """The value if it is hashable, else its identity."""
+    return value if value.__hash__ else id(value)
+
+
+def _solution_key(projection: Any) -> Hashable:
+    """Parameters that change the solution, given the decomposition; the largest number of components serves all."""
+    kind = type(projection)
+    names = sorted({*kind._get_param_names()} - {*KERNEL_PARAMS, *SHAPE_PARAMS})
+    values = tuple(hashable_key(getattr(projection, name)) for name in names)
+    return kind, projection.n_components is None, values
 
 
 def evaluate_group(
-    group: list[IndexedCandidate],
-    stage: FeatureStage,
-    splits: Sequence[int],
-    rows: SplitRows,
-    requests: ResponsesByCandidate,
+    group: Sequence[IndexedCandidate],
+    training_set: TrainingSet,
+    requested: RequestedResponses = (),
     balance: Balance = "none",
     resampled: frozenset[int] = frozenset(),
 ) -> list[Prediction]:
-    """Evaluate candidates that share computations, on splits with the same training rows."""
+    """Evaluate candidates that share computations, on splits with the same training rows.
+
+    Expected errors, and all errors of users' own estimators, become results of the candidates that raise them.
+    """
     predictions: list[Prediction] = []
-    for same in group_by(group, lambda indexed: _fitted_to(indexed[1], len(rows.train))):
-        candidate = same[0][1]
-        same_stage = stage.for_trees if candidate.features == "raw" else stage
-        same_rows = rows
-        labels = replace(same_stage.samples, X=np.empty((len(same_stage.samples), 0)), raw=None)
-        kept = candidate.subsample_evaluation_rows(labels.take(rows.train))
-        if kept is not None:  # kernels are computed between these rows only
-            same_rows = replace(rows, train=rows.train[kept])
-            same_stage = FeatureStage(same_stage.samples.take(same_rows.all))
-            same_rows = same_rows.in_order
-        samples = same_stage.samples
-        weight = samples.weights(same_rows.train, balance)
-        evaluation = _SplitEvaluation(same_stage, splits, same_rows, requests, weight, resampled)
-        evaluate = _evaluate_decomposition if candidate.shares == "decomposition" else _evaluate_classifiers
-        with ignore_expected_warnings(), single_thread(), evaluation.recording_errors(same):
-            evaluate(_adapt(same, samples, len(same_rows.train)), evaluation)
-        predictions += evaluation.predictions
-    return predictions
+    shared_seconds = 0.0
+    with ignore_expected_warnings(), single_thread():
+        data = training_set.restrict(group[0][1])
+        weight = data.train.weights(balance=balance)
+        for same_classifier in _list_fits(_adapt(group, data.train)):
+            model = None
+            for index, candidate in same_classifier:
+                done = set()
+                try:
+                    start = time.perf_counter()
+                    features = data.features(candidate)
+                    fit_start = time.perf_counter()
+                    shared_seconds += fit_start - start
+                    if model is None:
+                        model = _fit_classifier(candidate, features.train, data.train, weight, requested)
+                        fit_seconds = (time.perf_counter() - fit_start) / len(same_classifier)
+                    for split, X in features.held_out.items():
+                        if split in resampled and not candidate.transductive:
+                            continue
+                        predict_start = time.perf_counter()
+                        codes, responses = _respond(model, X, data.held_out[split], requested)
+                        seconds = time.perf_counter() - predict_start
+                        predictions.append(
+                            Prediction(index, split, codes, responses, fit_seconds, seconds, **features.facts)
+                        )
+                        done.add(split)
+                except Exception as error:
+                    if not isinstance(error, EXPECTED_ERRORS) and not candidate.own:
+                        raise
+                    reason = f"{type(error).__name__}: {error}"
+                    predictions += [Prediction(index, k, error=reason) for k in data.parts if k not in done]
+    n_natural = max(1, len(data.parts.keys() - resampled))
+    shared = shared_seconds / len(group)
+    return [replace(one, fit_seconds=(one.fit_seconds + shared) / n_natural) for one in predictions]
 
 
-def _fitted_to(candidate: Candidate, n_train: int) -> Hashable:
-    """What candidates of a group are fitted to: which features, how many rows, and a kernel or landmarks."""
-    limits = (candidate.max_train_rows, candidate.max_evaluation_rows)
-    n_rows = min(n_train, *(limit for limit in limits if limit is not None)) if any(limits) else n_train
-    return candidate.features, n_rows, candidate.needs_landmarks(n_rows)
-
-
-def _adapt(group: list[IndexedCandidate], samples: Samples, n_train: int) -> list[IndexedCandidate]:
+def _adapt(group: Sequence[IndexedCandidate], train: Samples) -> Sequence[IndexedCandidate]:
     """Candidates for a number of training rows and for the features: with landmarks, or with columns of levels."""
     first = group[0][1]
     if first.features == "raw":
-        return [(i, replace(one, classifier=with_categories(one.classifier, samples))) for i, one in group]
-    if not first.needs_landmarks(n_train):
+        return [(i, replace(one, classifier=with_categories(one.classifier, train))) for i, one in group]
+    if not first.needs_landmarks(len(train)):
         return group
     shared = first.with_landmarks().transformer.feature_map
     return [(i, one.with_landmarks(shared)) for i, one in group]
 
 
-@dataclass
-class _SplitEvaluation:
-    """Splits with the same training rows, the responses requested there, and the predictions made so far.
+def _list_fits(group: Sequence[IndexedCandidate]) -> list[list[IndexedCandidate]]:
+    """Candidates by the classifier that they share; those with the same solution follow each other.
 
-    Attributes
+    Projections that differ only in how they center new domains share a classifier. The largest number of components
+    comes first, since its solution serves the others.
+    """
+    if not all(one.shares == "decomposition" and isinstance(one.transformer, Projection) for _, one in group):
+        return [[indexed] for indexed in group]
+
+    def classifier_key(indexed: IndexedCandidate) -> Hashable:
+        projection = indexed[1].transformer
+        return projection.n_components, projection.scaling, hashable_key(indexed[1].classifier)
+
+    fits = []
+    for same_solution in group_by(group, lambda indexed: _solution_key(indexed[1].transformer)):
+        same_solution.sort(key=lambda indexed: -(indexed[1].transformer.n_components or 0))
+        fits += group_by(same_solution, classifier_key)
+    return fits
+
+
+def _fit_classifier(
+    candidate: Candidate, Z: Any, train: Samples, weight: Array | None, requested: RequestedResponses
+) -> Any:
+    """The classifier of a candidate, fitted to features of the training rows."""
+    classifier = candidate.classifier
+    if not requested and _is_one_nearest(classifier):
+        return NearestSample(Z, train.y)
+    if _kernel_width(candidate) is not None:
+        classifier = clone(classifier).set_params(kernel="precomputed", gamma="scale")
+    return fit_clone(classifier, Z, train.y, train.domain, weight)
+
+
+def _respond(model: Any, X: Any, test: Samples, requested: RequestedResponses) -> tuple[Ints, dict[str, Any]]:
+    """Predicted classes of held-out rows, and the requested responses; `X` are their features."""
+    model, X = bind_domains(model, X, test.domain)
+    last_step = model[-1] if isinstance(model, Pipeline) else model
+    if requested == DECISION_SCORES:
+        is_argmax = type(last_step) in PREDICTS_HIGHEST_SCORE or (type(last_step) is SVC and last_step.break_ties)
+        codes = None if is_argmax else encode_predictions(model.predict(X), test.classes, len(test))
+        scores = decision_scores(model, X, codes, test.classes)
+        return scores.argmax(axis=1) if codes is None else codes, {"decision_scores": scores}
+    codes = encode_predictions(model.predict(X), test.classes, len(test))
+    if callable(requested):
+        return codes, {"score": apply_scorer(requested, model, X, test.y, test.weight)}
+    responses = {name: getattr(model, name)(X) for name in requested if hasattr(model, name)}
+    return codes, {**responses, "classes_": model.classes_} if responses else {}
+
+
+class Features(NamedTuple):
+    """Features of the training rows and, by split, of held-out rows; `facts` are those of a projection."""
+
+    train: Any
+    held_out: dict[int, Any]
+    facts: dict[str, Any]
+
+
+class TrainingSet:
+    """Rows that candidates are fitted to, rows that they predict, and what candidates share.
+
+    Parameters
     ----------
-    resampled : frozenset of int
-        Splits that hold out resampled rows of another split. Only transductive candidates predict them differently.
+    train, test : Samples
+        Training rows, and all held-out rows of the splits that have these training rows.
+    parts : dict
+        By split, positions of its held-out rows in `test`.
+    rows : ndarray
+        Positions of the training rows among all samples, which are the columns of a precomputed kernel.
     """
 
-    stage: FeatureStage
-    splits: Sequence[int]
-    rows: SplitRows
-    requests: ResponsesByCandidate
-    weight: Array | None
-    resampled: frozenset[int]
-    predictions: list[Prediction] = field(default_factory=list)
+    def __init__(self, train: Samples, test: Samples, parts: Mapping[int, Any], rows: Ints) -> None:
+        self.train = train
+        self.test = test
+        self.parts = parts
+        self.rows = rows
+        self._last: dict[str, tuple[Hashable, Any]] = {}
 
-    @contextmanager
-    def recording_errors(self, group: Sequence[IndexedCandidate]) -> Iterator[None]:
-        """Record expected errors, and all errors of users' own estimators, as results of all candidates of a group."""
-        try:
-            yield
-        except Exception as error:
-            if not isinstance(error, EXPECTED_ERRORS) and not all(candidate.own for _, candidate in group):
-                raise
-            reason = f"{type(error).__name__}: {error}"
-            done = {(prediction.candidate, prediction.split) for prediction in self.predictions}
-            for index, _ in group:
-                missing = [k for k in self.splits if (index, k) not in done]
-                self.predictions += [Prediction(index, k, error=reason) for k in missing]
+    @classmethod
+    def from_splits(cls, samples: Samples, splits: Mapping[int, Split], preparation: Any = None) -> TrainingSet:
+        """The rows of splits with the same training rows, to which the preparation is fitted."""
+        tests = {k: np.asarray(test) for k, (_, test) in splits.items()}
+        rows = np.asarray(next(iter(splits.values()))[0])
+        held_out, *others = tests.values()
+        parts: dict[int, Any] = dict.fromkeys(tests, slice(None))
+        if others:
+            held_out = np.unique(np.concatenate([held_out, *others]))
+            parts = {k: np.searchsorted(held_out, test) for k, test in tests.items()}
+        train = samples.take(rows)
+        test = samples.take(held_out)
+        if preparation is not None:
+            fitted = clone(preparation).fit(train.X)
+            train = prepare_samples(fitted, train)
+            test = prepare_samples(fitted, test)
+        return cls(train, test, parts, rows)
 
-    def fit_and_predict(
-        self,
-        candidates: list[tuple[IndexedCandidate, list[Any]]],
-        Z: Any,
-        classifier: Any,
-        shared_seconds: float,
-        **projection_facts: Any,
-    ) -> None:
-        """Fit the classifier that candidates share to features `Z`, and predict their held-out features of each split.
+    def restrict(self, candidate: Candidate) -> TrainingSet:
+        """The rows and the features that a candidate is fitted to."""
+        kept = candidate.subsample_evaluation_rows(self.train)
+        if kept is None and candidate.features == "prepared":
+            return self
+        train = self.train
+        test = self.test
+        rows = self.rows
+        if kept is not None:
+            train = train.take(kept)
+            rows = rows[kept]
+        if candidate.features == "raw":
+            train = tree_samples(train)
+            test = tree_samples(test)
+        return TrainingSet(train, test, self.parts, rows)
 
-        Facts about a projection, which break ties among equal scores, are attributes of `Prediction`.
-        """
-        samples = self.stage.samples
-        train = self.rows.train
-        start = time.perf_counter()
-        needs_labels_only = not any(self.requests[index] for (index, _), _ in candidates)
-        n_natural_splits = max(1, len([k for k in self.splits if k not in self.resampled]))
-        with self.recording_errors([indexed for indexed, _ in candidates]):
-            model = None
-            if not (needs_labels_only and is_one_nearest(classifier)):
-                model = fit_clone(classifier, Z, samples.y[train], samples.domain[train], self.weight)
-            fit_seconds = shared_seconds + (time.perf_counter() - start) / len(candidates)
-            for (index, candidate), held_out in candidates:
-                request = self.requests[index]
-                predicts_resampled = candidate.transductive and not callable(request) and DECISION_SCORES[0] in request
-                for split, rows, Z_test in zip(self.splits, self.rows.tests, held_out, strict=True):
-                    if split in self.resampled and not predicts_resampled:
-                        continue
-                    predict_start = time.perf_counter()
-                    responses: dict[str, Any] = {}
-                    if model is None:
-                        codes = samples.codes[train][nearest_index(Z, Z_test)]
-                    else:
-                        bound_model, X_test = bind_domains(model, Z_test, samples.domain[rows])
-                        codes, responses = self._respond(bound_model, X_test, rows, request)
-                    prediction = Prediction(
-                        index,
-                        split,
-                        codes,
-                        responses,
-                        fit_seconds=fit_seconds / n_natural_splits,
-                        predict_seconds=time.perf_counter() - predict_start,
-                        **projection_facts,
-                    )
-                    self.predictions.append(prediction)
+    @cached_property
+    def held_out(self) -> dict[int, Samples]:
+        """By split, its held-out rows without their features."""
+        labels = replace(self.test, X=np.empty((len(self.test), 0)), raw=None)
+        return {k: labels.take(rows) for k, rows in self.parts.items()}
 
-    def _respond(self, model: Any, X: Any, rows: Ints, request: RequestedResponses) -> tuple[Ints, dict[str, Any]]:
-        """Predicted classes, and the requested responses."""
-        samples = self.stage.samples
-        last_step = model[-1] if isinstance(model, Pipeline) else model
-        is_argmax = type(last_step) in PREDICTS_HIGHEST_SCORE or (type(last_step) is SVC and last_step.break_ties)
-        if request == DECISION_SCORES and is_argmax:
-            scores = decision_scores(model, X, None, samples.classes)
-            return scores.argmax(axis=1), {"decision_scores": scores}
-        codes = encode_predictions(model.predict(X), samples.classes, len(rows))
-        if callable(request):
-            weight = None if samples.weight is None else samples.weight[rows]
-            return codes, {"score": apply_scorer(request, model, X, samples.y[rows], weight)}
-        responses = collect_responses(model, X, (name for name in request if name not in DECISION_SCORES))
-        if DECISION_SCORES[0] in request:
-            responses["decision_scores"] = decision_scores(model, X, codes, samples.classes)
-        return codes, responses
+    def features(self, candidate: Candidate) -> Features:
+        """Features that the classifier of a candidate is fitted to, and those of held-out rows."""
+        transformer = candidate.transformer
+        if candidate.shares == "decomposition":
+            return self._project(transformer)
+        data = self
+        if transformer is not None:
+            data = self._keep("transformer", hashable_key(transformer), lambda: self._transform(transformer))
+        width = _kernel_width(candidate)
+        train = data.train.X
+        test = data.test.X
+        if width is not None:
+            train, test = data._keep("kernel", width, lambda: data._kernel_matrices(width))
+        elif type(candidate.classifier) in (LogisticRegression, LinearSVC) and not candidate.own:
+            train, test = data._keep("rotation", None, lambda: rotate_to_span(train, test))
+        return Features(train, data._split_rows(test), {})
+
+    def _keep(self, kind: str, key: Hashable, compute: Callable[[], T]) -> T:
+        """The result of a computation, of which the last one of each kind is kept."""
+        if kind not in self._last or self._last[kind][0] != key:
+            self._last[kind] = (key, compute())
+        return self._last[kind][1]
+
+    def _transform(self, transformer: Any) -> TrainingSet:
+        """The rows after a transformer that is fitted to the training rows."""
+        train = self.train
+        fitted = resolve_width(transformer, train.X)
+        if not accepts_domains(fitted.fit):
+            fitted.fit(train.X, train.y)
+            mapped = (replace(samples, X=map_features(fitted, samples.X)) for samples in (train, self.test))
+            return TrainingSet(*mapped, self.parts, self.rows)
+        fitted.set_output(transform="default").fit(train.X, train.y, sample_domain=train.domain)
+        # The features of a row may depend on the other held-out rows of its split, so rows are repeated.
+        held_out = [self.test.take(rows) for rows in self.parts.values()]
+        X_train, *X_test = (fitted.transform(part.X, sample_domain=part.domain) for part in (train, *held_out))
+        ends = np.cumsum([len(part) for part in held_out])
+        parts = dict(zip(self.parts, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
+        positions = np.concatenate([np.arange(len(self.test))[rows] for rows in self.parts.values()])
+        test = replace(self.test.take(positions), X=np.vstack(X_test))
+        return TrainingSet(replace(train, X=X_train), test, parts, self.rows)
+
+    @cached_property
+    def distances(self) -> tuple[Array, Array]:
+        """Squared distances of training rows and of held-out rows from the training rows, which all widths share."""
+        n_train = len(self.train)
+        for n_rows in (n_train, len(self.test)):
+            check_square_memory(math.isqrt(n_train * n_rows), copies=2, caller="An rbf SVM")
+        return squared_distances(self.train.X), squared_distances(self.test.X, self.train.X)
+
+    def _kernel_matrices(self, gamma: Any) -> tuple[Array, Array]:
+        """Values of an rbf kernel between training rows, and between held-out rows and training rows."""
+        width = median_width(gamma, self.train.X) if isinstance(gamma, str) else gamma
+        train, test = (np.exp(-width * distances) for distances in self.distances)
+        return train, test
+
+    def _project(self, transformer: Any) -> Features:
+        """Features of a projection, or kernel principal components."""
+        decomposition = self.decompose(transformer)
+        if not isinstance(transformer, Projection):
+            basis = decomposition.principal(transformer.n_components)
+            return Features(basis.train, self._split_rows(basis.test - basis.offset), {})
+        basis, problem = decomposition.project(transformer)
+        facts = {"n_components": basis.train.shape[1], "ridge": problem.ridge, "weight": problem.invariance}
+        if transformer.centering == "source":
+            return Features(basis.train, self._split_rows(basis.test - basis.offset), facts)
+        names = EncodedLabels.from_domains(self.train.domain, len(self.train)).names.tolist()
+        stored = dict.fromkeys(names, basis.offset)
+        centers = DomainCenters(stored, 'centering="target"', "Leave it out, or merge it with another.")
+        held_out = {
+            k: centers.center_batch(Z, self.held_out[k].domain) for k, Z in self._split_rows(basis.test).items()
+        }
+        return Features(basis.train, held_out, facts)
+
+    def decompose(self, transformer: Any) -> Decomposition:
+        """The decomposition that all settings of a kernel or feature map share."""
+        return self._keep("decomposition", _kernel_key(transformer), lambda: self._decompose(transformer))
+
+    @cached_property
+    def membership(self) -> Membership:
+        """Cells of the training rows, without absent classes and domains."""
+        classes, domains = (
+            np.unique(codes, return_inverse=True)[1].astype(np.intp)
+            for codes in (self.train.codes, self.train.domain_codes)
+        )
+        return Membership.from_codes(classes, domains)
+
+    def _decompose(self, transformer: Any) -> Decomposition:
+        feature_map = getattr(transformer, "feature_map", None)
+        name = type(transformer).__name__
+        if feature_map is not None:
+            fitted = feature_map if is_fitted_map(feature_map) else clone(feature_map).fit(self.train.X, None)
+            train, test = (map_features(fitted, samples.X) for samples in (self.train, self.test))
+            cells = CellStatistics.from_features(train, self.membership)
+            spectrum = feature_spectrum(cells, name)
+
+            def combine(coefficients: Array) -> KernelBasis:
+                weights = spectrum.to_coefficients(coefficients)
+                offset = cells.mean @ weights
+                return KernelBasis(product(train, weights) - offset, product(test, weights), offset)
+
+            return Decomposition(self.membership.counts, spectrum, combine)
+        check_square_memory(len(self.train) + len(self.test), copies=3, caller=f"A search over {name}")
+        kernel = Kernel.from_estimator(transformer)
+        if not kernel.is_precomputed:
+            kernel = kernel.resolve(self.train.X)
+        K, K_test = self._evaluate_kernel(kernel)
+        means, _, precision = kernel.center(K, self.train.X, name)
+        spectrum = gram_spectrum(K, self.membership, precision=precision)
+        # Eigenvectors of a centered matrix are orthogonal to constants, except in the null space, which is not used.
+        lift = spectrum.lift
+        assert lift is not None  # gram_spectrum always returns it
+        vectors = lift - lift.mean(axis=0)
+        basis = KernelBasis(lift * spectrum.values, product(K_test, vectors), means @ vectors)
+        return Decomposition(self.membership.counts, spectrum, basis.combine)
+
+    def _evaluate_kernel(self, kernel: Kernel) -> tuple[Array, Array]:
+        """New arrays of kernel values between training rows, and between held-out rows and training rows."""
+        train = self.train.X
+        test = self.test.X
+        if kernel.is_precomputed:
+            return train[:, self.rows].astype(np.float64), test[:, self.rows].astype(np.float64)
+        if kernel.kernel == "rbf":
+            K, K_test = (kernel.evaluate_from_distances(part.copy(), train.shape[1]) for part in self.distances)
+            return K, K_test
+        return kernel.evaluate_for_centering(train), kernel.evaluate_for_centering(test, train)
+
+    def _split_rows(self, Z: Any) -> dict[int, Any]:
+        return {k: Z[rows] for k, rows in self.parts.items()}
+
+
+def _kernel_width(candidate: Candidate) -> Any:
+    """Width of the kernel matrix that a candidate shares; None if it shares none."""
+    gamma = candidate.classifier.gamma if candidate.shares == "kernel matrix" else None
+    return None if gamma in ("scale", "auto") else gamma
+
+
+@dataclass(frozen=True)
+class KernelBasis:
+    """Coordinates of training and held-out rows of which components are combinations.
+
+    `train` is centered on the training data; `test` is centered when `offset`, the training mean, is subtracted.
+    """
+
+    train: Array
+    test: Array
+    offset: Array
+
+    def combine(self, coefficients: Array) -> KernelBasis:
+        """Combine the coordinates into new ones."""
+        return KernelBasis(
+            product(self.train, coefficients), product(self.test, coefficients), self.offset @ coefficients
+        )
+
+
+Combine = Callable[[Array], KernelBasis]
+
+
+class Decomposition:
+    """Training and held-out rows under one kernel, decomposed once; then a projection is a problem of O(cells^3).
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_domains, n_classes)
+        Number of training rows of each class in each domain.
+    spectrum : Spectrum
+        The eigenbasis of the training rows.
+    combine : callable
+        Combines the coordinates of all rows in this basis.
+    """
+
+    def __init__(self, counts: Ints, spectrum: Spectrum, combine: Combine) -> None:
+        self.counts = counts
+        self.spectrum = replace(spectrum, lift=None)
+        self.combine = combine
+        self.size = float(np.linalg.norm(spectrum.values))
+        self._reductions: dict[tuple[float, float, float], tuple[Spectrum, Any, Combine]] = {}
+        self._solved: tuple[Hashable, int, Solution] | None = None
+
+    def solve(self, projection: Projection) -> tuple[ProjectionProblem, Solution]:
+        """The eigenproblem of a setting, and at least as many of its components as the setting has."""
+        key = _solution_key(projection)
+        n_components = projection.n_components
+        problem = make_problem(projection, self.counts, self.size)
+        # A solution with more components serves as well; the key says whether the number of components is given.
+        if self._solved is None or self._solved[0] != key or self._solved[1] < (n_components or 0):
+            varying, whitened, _ = self._reduce(problem)
+            self._solved = key, n_components or 0, problem.solve(varying, whitened)
+        return problem, self._solved[2]
+
+    def project(self, projection: Projection) -> tuple[KernelBasis, ProjectionProblem]:
+        """Rows as the projection transforms them, and its eigenproblem."""
+        problem, solution = self.solve(projection)
+        combine = self._reduce(problem)[2] if problem.scatter_problem.is_low_rank else self.combine
+        return combine(problem.select_components(solution).coefficients), problem
+
+    def _reduce(self, problem: ProjectionProblem) -> tuple[Spectrum, Any, Combine]:
+        """Reduce to cell space, once for each weight of the within scatter, norm weight and ridge."""
+        scatter_problem = problem.scatter_problem
+        key = (scatter_problem.within_weight, scatter_problem.norm_weight, scatter_problem.ridge)
+        if key not in self._reductions:
+            varying, whitened = problem.whiten(self.spectrum)
+            (norms,) = linalg.qr(whitened.norm_factor, mode="r")
+            reduced = replace(whitened, directions=np.eye(whitened.directions.shape[1]), norm_factor=norms)
+            if len(self._reductions) >= MAX_REDUCTIONS:
+                del self._reductions[next(iter(self._reductions))]
+            self._reductions[key] = varying, reduced, self.combine(whitened.directions).combine
+        return self._reductions[key]
+
+    def principal(self, n_components: int | None) -> KernelBasis:
+        """Kernel principal components: the eigenbasis itself, each direction with the spread of the data along it."""
+        values = self.spectrum.values
+        order = np.argsort(-values)[: np.count_nonzero(values > 0)][:n_components]
+        coefficients = np.zeros((len(values), len(order)))
+        coefficients[order, np.arange(len(order))] = values[order] ** -0.5
+        return self.combine(coefficients)
+
+
+def rotate_to_span(X: Any, X_test: Any) -> tuple[Any, Any]:
+    """Samples in a basis of the span of the training samples, if these are far fewer than their features.
+
+    Inner products, and with them the predictions of linear classifiers, stay the same. One column of zeros keeps more
+    features than samples, by which scikit-learn chooses among solvers.
+    """
+    n, d = X.shape
+    if 1.5 * n > d or not isinstance(X, np.ndarray):
+        return X, X_test
+    Q = np.hstack([linalg.qr(X.T, mode="economic")[0], np.zeros((d, 1))])
+    return product(X, Q), product(X_test, Q)
+
+
+@dataclass(frozen=True)
+class NearestSample:
+    """Predicts as Euclidean 1-NN does, in less time; among equally near training rows, the first one counts.
+
+    The nearest row maximizes ``x't - |t|^2 / 2``, which one product of augmented matrices computes.
+    """
+
+    X: Array
+    y: Labels
+
+    def predict(self, X: Array) -> Labels:
+        """Labels of the nearest training rows."""
+        augmented_train = np.vstack([self.X.T, -0.5 * np.einsum("ij,ij->i", self.X, self.X)])
+        augmented_test = np.hstack([X, np.ones((len(X), 1))])
+        indices = np.empty(len(X), dtype=np.intp)
+        for start in range(0, len(X), NEAREST_BLOCK_ROWS):
+            block = slice(start, start + NEAREST_BLOCK_ROWS)
+            indices[block] = (augmented_test[block] @ augmented_train).argmax(axis=1)
+        return self.y[indices]
+
+
+def _is_one_nearest(classifier: Any) -> bool:
+    return (
+        type(classifier) is KNeighborsClassifier
+        and classifier.n_neighbors == 1
+        and (classifier.metric == "euclidean" or (classifier.metric == "minkowski" and classifier.p == 2))
+        and classifier.metric_params is None
+    )
 
 
 def decision_scores(model: Any, X: Any, codes: Ints | None, classes: Labels) -> Array:
@@ -441,12 +726,6 @@ def _predict_proba(model: Any, X: Any) -> Array:
     for tree in model.estimators_:
         total += tree.tree_.predict(rows)
     return total / len(model.estimators_)
-
-
-def collect_responses(model: Any, X: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Results of methods of a classifier, as far as it has them, and its classes."""
-    responses = {name: getattr(model, name)(X) for name in names if hasattr(model, name)}
-    return {**responses, "classes_": model.classes_} if responses else {}
 
 
 def encode_predictions(labels: Any, classes: Labels, n_samples: int) -> Ints:
@@ -493,215 +772,3 @@ def single_thread() -> Iterator[None]:
     """
     with OPENMP.limit(limits=1), SINGLE_BLAS_THREAD:
         yield
-
-
-def _evaluate_classifiers(group: list[IndexedCandidate], evaluation: _SplitEvaluation) -> None:
-    """Evaluate candidates that are fitted one by one; they share transformers, and kernel matrices of equal width."""
-    for same_transformer in group_by(group, lambda indexed: hashable_key(indexed[1].transformer)):
-        with evaluation.recording_errors(same_transformer):
-            start = time.perf_counter()
-            stage, rows = evaluation.stage.after(same_transformer[0][1].transformer, evaluation.rows)
-            transformed = replace(evaluation, stage=stage, rows=rows)  # adds to the same list of predictions
-            X = _safe_indexing(stage.samples.X, rows.train)
-            X_test = _safe_indexing(stage.samples.X, rows.test)
-            shared_seconds = (time.perf_counter() - start) / len(same_transformer)
-            for same_kernel in group_by(same_transformer, lambda indexed: _kernel_width(indexed[1])):
-                gamma = _kernel_width(same_kernel[0][1])
-                if gamma is not None:
-                    width = median_width(gamma, X) if isinstance(gamma, str) else gamma
-                    Z, Z_test = (
-                        np.exp(-width * stage.distances_to(rows.train, part)) for part in (rows.train, rows.test)
-                    )
-                elif all(_is_rotation_invariant(candidate) for _, candidate in same_kernel):
-                    Z, Z_test = rotate_to_span(X, X_test)
-                else:
-                    Z, Z_test = X, X_test
-                held_out = rows.parts(Z_test)
-                for indexed in same_kernel:
-                    classifier = indexed[1].classifier
-                    if gamma is not None:
-                        classifier = clone(classifier).set_params(kernel="precomputed", gamma="scale")
-                    transformed.fit_and_predict([(indexed, held_out)], Z, classifier, shared_seconds)
-
-
-def _is_rotation_invariant(candidate: Candidate) -> bool:
-    """Whether a classifier gives the same predictions in any orthonormal basis: linear, with a Euclidean penalty."""
-    return type(candidate.classifier) in (LogisticRegression, LinearSVC) and not candidate.own
-
-
-def rotate_to_span(X: Any, X_test: Any) -> tuple[Any, Any]:
-    """Samples in a basis of the span of the training samples, if these are far fewer than their features.
-
-    Inner products, and with them the predictions of linear classifiers, stay the same. One column of zeros keeps more
-    features than samples, by which scikit-learn chooses among solvers.
-    """
-    n, d = X.shape
-    if 1.5 * n > d or not isinstance(X, np.ndarray):
-        return X, X_test
-    Q = np.hstack([linalg.qr(X.T, mode="economic")[0], np.zeros((d, 1))])
-    return product(X, Q), product(X_test, Q)
-
-
-def _kernel_width(candidate: Candidate) -> Any:
-    """Width of the kernel matrix that a candidate shares; None if it shares none."""
-    gamma = candidate.classifier.gamma if candidate.shares == "kernel matrix" else None
-    return None if gamma in ("scale", "auto") else gamma
-
-
-def _evaluate_decomposition(group: list[IndexedCandidate], evaluation: _SplitEvaluation) -> None:
-    """Evaluate methods with one kernel: one decomposition, then one solution for all settings that share it."""
-    start = time.perf_counter()
-    decomposition = evaluation.stage.decompose(group[0][1].transformer, evaluation.rows)
-    shared_seconds = (time.perf_counter() - start) / len(group)
-    for same_solution in group_by(group, lambda indexed: _solution_key(indexed[1].transformer)):
-        with evaluation.recording_errors(same_solution):
-            if isinstance(same_solution[0][1].transformer, Projection):
-                _evaluate_solution(same_solution, evaluation, decomposition, shared_seconds)
-            else:
-                _evaluate_components(same_solution, evaluation, decomposition, shared_seconds)
-
-
-def _solution_key(transformer: Any) -> Any:
-    """Parameters that change the solution, given the decomposition; the largest number of components serves all."""
-    if not isinstance(transformer, Projection):
-        return type(transformer)
-    kind: Any = type(transformer)
-    return transformer.n_components is None, _parameter_values(transformer, solution_params(kind))
-
-
-def _evaluate_components(
-    group: list[IndexedCandidate], evaluation: _SplitEvaluation, decomposition: Decomposition, shared_seconds: float
-) -> None:
-    """Evaluate kernel principal components; candidates with fewer use the first of those with more."""
-    n_components = len(decomposition.spectrum.values)
-    largest = max(candidate.transformer.n_components or n_components for _, candidate in group)
-    projected = decomposition.principal(largest)
-    for indexed in group:
-        columns = slice(indexed[1].transformer.n_components)
-        Z = np.ascontiguousarray(projected.train[:, columns])
-        held_out = evaluation.rows.parts(projected.test[:, columns] - projected.offset[columns])
-        evaluation.fit_and_predict([(indexed, held_out)], Z, indexed[1].classifier, shared_seconds)
-
-
-def _evaluate_solution(
-    group: list[IndexedCandidate], evaluation: _SplitEvaluation, decomposition: Decomposition, shared_seconds: float
-) -> None:
-    """Evaluate settings that share their components; heads are fitted once for both centerings."""
-    start = time.perf_counter()
-    largest = max((candidate.transformer for _, candidate in group), key=lambda one: one.n_components or 0)
-    solved = decomposition.solve(largest)
-    shared_seconds += (time.perf_counter() - start) / len(group)
-    for same_features in group_by(
-        group, lambda one: _parameter_values(one[1].transformer, ("scaling", "n_components"))
-    ):
-        projected: list[tuple[IndexedCandidate, list[Any]]] = []
-        for same_centering in group_by(same_features, lambda indexed: indexed[1].transformer.centering):
-            with evaluation.recording_errors(same_centering):
-                # The training features do not depend on how new domains are centered.
-                Z, held_out = decomposition.project(same_centering[0][1].transformer, solved, evaluation.rows.parts)
-                projected += [(indexed, held_out) for indexed in same_centering]
-        for same_head in group_by(projected, lambda pair: hashable_key(pair[0][1].classifier)):
-            evaluation.fit_and_predict(
-                same_head,
-                Z,
-                same_head[0][0][1].classifier,
-                shared_seconds,
-                n_components=Z.shape[1],
-                ridge=solved.problem.ridge,
-                weight=solved.problem.invariance,
-            )
-
-
-def _parameter_values(projection: Projection, names: Iterable[str]) -> Hashable:
-    return tuple(hashable_key(getattr(projection, name)) for name in names)
-
-
-class DecompositionCache:
-    """A least-recently-used cache of decompositions, of at most `max_bytes`; it keeps at least one."""
-
-    def __init__(self, max_bytes: float) -> None:
-        self.max_bytes = max_bytes
-        self._entries: OrderedDict[Hashable, tuple[Decomposition, int]] = OrderedDict()
-
-    def get(self, key: Hashable, size: int, make: Callable[[], Decomposition]) -> Decomposition:
-        """The decomposition of a key, of `size` bytes; `make` is called if it is not cached."""
-        if key not in self._entries:
-            while self._entries and sum(used for _, used in self._entries.values()) + size > self.max_bytes:
-                self._entries.popitem(last=False)
-            self._entries[key] = make(), size
-        self._entries.move_to_end(key)
-        return self._entries[key][0]
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-
-class _CachedStage(FeatureStage):
-    """Features whose decompositions are kept in a cache."""
-
-    def __init__(self, samples: Samples, cache: DecompositionCache) -> None:
-        super().__init__(samples)
-        self._cache = cache
-
-    def decompose(self, projection: Any, rows: SplitRows) -> Decomposition:
-        size = 8 * len(rows.train) * len(rows.all)
-
-        def make() -> Decomposition:
-            decomposition = super(_CachedStage, self).decompose(projection, rows)
-            decomposition.max_reductions = MAX_CACHED_RIDGES
-            return decomposition
-
-        return self._cache.get((self, kernel_key(projection)), size, make)
-
-
-@dataclass(frozen=True)
-class ProjectedSplit:
-    """A split transformed by a projection: training and held-out samples, and traces of scatters.
-
-    `scatters` are traces over the training samples: see `unseen.linalg.traces`.
-    """
-
-    train: Array
-    test: Array
-    scatters: dict[str, float]
-
-
-class CachedSplit:
-    """One split under any setting of any projection: the first setting of a kernel costs a decomposition.
-
-    Parameters
-    ----------
-    samples : Samples
-        All rows.
-    split : (train, test)
-        Positions of rows.
-    preparation : transformer
-        Fitted on the training rows, as in `evaluate_candidates`.
-    cache : DecompositionCache
-        Where decompositions are kept, together with those of other splits.
-    """
-
-    def __init__(self, samples: Samples, split: Split, preparation: Any, cache: DecompositionCache) -> None:
-        ((stage, self.rows),) = prepare_stages(samples, [split], [[0]], preparation)
-        self.samples = stage.samples
-        self.stage = _CachedStage(stage.samples, cache)
-
-    def project(self, projection: Projection) -> ProjectedSplit:
-        """Samples as the projection, fitted to the training rows, transforms them."""
-        with ignore_expected_warnings(), single_thread():
-            decomposition = self.stage.decompose(projection, self.rows)
-            train, held_out = decomposition.project(projection, decomposition.solve(projection), self.rows.parts)
-            membership = get_membership(self.samples, self.rows.train)
-            scatters = scatter_traces(CellStatistics.from_features(train, membership))
-        return ProjectedSplit(train, held_out[0], scatters)
-
-    def evaluate(self, candidate: Candidate) -> Prediction:
-        """Predictions of a candidate, trained on the training rows, for the held-out rows."""
-        (prediction,) = evaluate_group([(0, candidate)], self.stage, [0], self.rows, {0: ()})
-        return prediction
-
-    def score(self, prediction: Prediction) -> float:
-        """Accuracy of a prediction; NaN if the candidate could not be fitted."""
-        if prediction.codes is None:
-            return np.nan
-        return float(np.mean(prediction.codes == self.samples.codes[self.rows.test]))

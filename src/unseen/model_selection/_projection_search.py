@@ -25,8 +25,14 @@ from ..utils.progress import CallbackSupportMixin, with_callbacks
 from ..utils.samples import Samples, make_samples
 from ..utils.validation import MANY_CLASSES_WARNING, encode_classes, require_named_domains
 from ._candidate import Candidate, bind_domains, clone_with_params
-from ._decompositions import KERNEL_PARAMS
-from ._evaluation import EvaluationConfig, ProgressOptions, hashable_key, single_thread, tabulate_candidates
+from ._evaluation import (
+    KERNEL_PARAMS,
+    EvaluationConfig,
+    ProgressOptions,
+    hashable_key,
+    single_thread,
+    tabulate_candidates,
+)
 from ._methods import HEADS, METHODS
 from ._scoring import SCORING_NAMES, TIE_TOLERANCE, best_index, get_metric_scorer
 from ._splitters import Split, domain_splits, resolve_splitter

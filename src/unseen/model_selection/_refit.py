@@ -220,7 +220,7 @@ def predict_out_of_domain(
     splits = _limit_held_out_rows(samples, splits, len(candidates))
     trials = TrialSplits.from_splits(samples, splits, skewed=skewed)
     predictions = evaluate_candidates(
-        candidates, samples, trials.splits, config, with_decision_scores="all", resampled=trials.skewed_positions
+        candidates, samples, trials.splits, config, with_decision_scores=True, resampled=trials.skewed_positions
     )
     return CandidatePredictions(candidates, samples, trials, list(predictions), config)
 
@@ -435,7 +435,7 @@ def iterate_averages(
         Why none could be fitted; empty if one could.
     """
     received: dict[int, list[Prediction]] = {}
-    for prediction in evaluate_candidates(candidates, samples, splits, config, with_decision_scores="all"):
+    for prediction in evaluate_candidates(candidates, samples, splits, config, with_decision_scores=True):
         of_split = received.setdefault(prediction.split, [])
         of_split.append(prediction)
         if len(of_split) < len(candidates):
