@@ -188,7 +188,7 @@ def comparison(*, n_domains=4, n_classes=5, n_points=600, nasty=False, seed=0):
     before = [[centers[c][i] * 0.6 + offsets[d][i] + rng.gauss(0, 0.7) for i in (0, 1)] for c, d in codes]
     after = [[centers[c][i] + 0.1 * offsets[d][i] + rng.gauss(0, 0.5) for i in (0, 1)] for c, d in codes]
     if n_points > 1:
-        before[0], after[1] = [None, None], [float("nan"), 1.0]
+        before[0], after[1] = [None, None], [None, 1.0]
 
     def counts():
         return [
@@ -208,6 +208,7 @@ def comparison(*, n_domains=4, n_classes=5, n_points=600, nasty=False, seed=0):
                 for name in domains
             ],
             "notices": ["3 rows held no label and were left out." + word],
+            "columns": [],
         },
         "verdict": {
             "decision": "invariant",
@@ -234,6 +235,7 @@ def comparison(*, n_domains=4, n_classes=5, n_points=600, nasty=False, seed=0):
             "metric": "accuracy",
             "share": True,
             "auto": None,
+            "opt_in": None,
             "recommendation": {
                 "method": "CIDG" + word,
                 "expected": 0.745,

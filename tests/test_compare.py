@@ -108,7 +108,7 @@ def test_confusions_are_those_of_the_recommended_method_and_means_over_repeats(f
         np.testing.assert_allclose(counts.sum(axis=1), matrix["totals"])
         assert np.trace(counts) / counts.sum() == pytest.approx(np.mean([r.accuracy for r in rows]))
         assert matrix["classes"] == sorted(set(LABELS))
-    assert f"Predictions of the recommended method, <b><bdi>{matrices[0]['method']}</bdi></b>" in found.to_html()
+    assert f"Predictions of <b><bdi>{matrices[0]['method']}</bdi></b>" in found.to_html()
     assert "Counts are means over 2 repeats." in found.to_html()
 
 

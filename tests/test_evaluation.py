@@ -149,9 +149,7 @@ def test_compare_and_validate_report_the_same_numbers(method, options):
     names = [method, "logistic"]
     comparison = unseen.compare(THREE, methods=names, **options)
     names.remove(comparison.verdict.recommendation.method)  # which comes first and sets the costs of net benefit
-    validated = unseen.validate(
-        THREE, methods=comparison.verdict.recommendation.method, compare_with=names, **options
-    )
+    validated = unseen.validate(THREE, methods=comparison.verdict.recommendation.method, compare_with=names, **options)
     assert comparison.validation.measure_records == validated.measure_records
     assert comparison.to_dict()["validation"]["summary"] == validated.to_dict()["summary"]
     if not options:

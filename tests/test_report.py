@@ -22,11 +22,12 @@ pytest.importorskip("jinja2", reason="the report needs jinja2")
 from report_sample import NASTY, Page, comparison, diagnosis
 from unseen.report import render_comparison, render_diagnosis
 from unseen.report._format import MISSING_TEXT, format_number, format_p_value, format_signed, format_value
+from unseen.report._render import _make_environment
 from unseen.utils.progress import format_duration
 
 SECTIONS = [
-    *("verdict", "methods", "ensemble", "embedding", "diagnosis"),
-    *("confusion", "settings", "provenance"),
+    *("verdict", "methods", "confusion", "ensemble", "embedding", "diagnosis"),
+    *("settings", "provenance"),
 ]
 
 
@@ -218,16 +219,14 @@ def test_the_best_competitor_of_each_column_is_marked():
     for column in found:
         competing = [value for kind, value, _ in column if kind != "reference" and value is not None]
         assert [value for _, value, marked in column if marked] == [max(competing)]
-    assert any(kind == "reference" and value > 80 for column in found for kind, value, _ in column)
+    assert any(kind == "reference" and value > 0.8 for column in found for kind, value, _ in column)
 
 
 def test_methods_that_look_the_same_are_both_best():
     summary = comparison(n_domains=1)
     for method, mean in zip(summary["methods"], [0.7124, 0.7121, 0.7, 0.7, 0.7, 0.7, 0.7, 0.99], strict=True):
         method["accuracies"] = {"domain 1": {"mean": mean, "sd": None}}
-    assert sorted(value for _, value, marked in columns(render_comparison(summary))[1] if marked) == pytest.approx(
-        [71.21, 71.24]
-    )
+    assert sorted(value for _, value, marked in columns(render_comparison(summary))[1] if marked) == [0.7121, 0.7124]
 
 
 def test_a_failure_is_told_with_its_reason():
@@ -254,7 +253,6 @@ def test_confusion_counts_and_found_shares_are_those_given():
     page = Page(render_comparison({"confusion": [table]}))
     cells = [e["text"] for e in page.find("td")][1:]
     assert cells == ["3", "1", "0", "75%", "0", "5", "0", "100%", "0", "0", "0", MISSING_TEXT]
-    assert not page.find("select")
 
 
 def test_provenance_is_printed_as_it_is():
@@ -266,16 +264,9 @@ def test_provenance_is_printed_as_it_is():
     assert "seed 12345." in page.find("main")[0]["text"]
 
 
-@pytest.mark.parametrize("path", [("verdict", "low"), ("diagnosis", "reading")])
-def test_an_incomplete_summary_is_an_error_that_names_the_gap(path):
-    summary = comparison(n_points=3)
-    del summary[path[0]][path[1]]
-    with pytest.raises(ValueError, match=f"summary is incomplete.*{path[1]}"):
-        render_comparison(summary)
-
-
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
+    _make_environment.cache_clear()
     with pytest.raises(ImportError, match=r"pip install 'unseen\[cli\]'"):
         render_comparison({})
 

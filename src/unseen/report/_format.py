@@ -34,6 +34,13 @@ def format_signed(value: Any, digits: int = 1) -> str:
     return text
 
 
+def format_score(value: Any, is_percentage: bool, *, signed: bool = False) -> str:
+    """Format a score, or a difference of scores, in percent with one decimal, or as it is with three."""
+    if is_percentage and is_number(value):
+        value = 100 * value
+    return (format_signed if signed else format_number)(value, 1 if is_percentage else 3)
+
+
 def format_interval(low: Any, high: Any, digits: int = 2) -> str:
     """Format an interval; a dash if both ends are missing."""
     if not is_number(low) and not is_number(high):
@@ -105,6 +112,8 @@ def describe_columns(uses: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]
 FILTERS = {
     "number": format_number,
     "signed": format_signed,
+    "score": format_score,
+    "twice": lambda values: [value for value in values for _ in range(2)],
     "value": format_value,
     "p_value": format_p_value,
     "interval": format_interval,

@@ -5,14 +5,14 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
 from ..utils.optional_imports import optional_import
-from ._comparison_page import prepare_sections
+from ._charts import shade
 from ._format import FILTERS
-from ._validation_page import prepare_validation_page
+from ._sections import comparison_sections, diagnosis_sections, validation_sections
 
 
 def render_comparison(summary: Mapping[str, Any]) -> str:
@@ -24,7 +24,7 @@ def render_comparison(summary: Mapping[str, Any]) -> str:
     ----------
     summary : dict
         Plain values under the keys title, data, verdict, domains, methods, ensemble, embedding, diagnosis,
-        confusion, settings and provenance. Percentages are given as 0 to 100; any number may be None.
+        confusion, settings and provenance. Scores are fractions; any number may be None.
 
     Returns
     -------
@@ -38,13 +38,14 @@ def render_comparison(summary: Mapping[str, Any]) -> str:
     Examples
     --------
     >>> from unseen.report import render_comparison
-    >>> methods = [{"name": "CIDG", "kind": "invariant", "transductive": False, "mean": 81.5, "sd": None,
-    ...             "seconds": 0.4, "failed": "", "accuracies": {"Paris": {"mean": 81.5, "sd": None}}}]
+    >>> methods = [{"name": "CIDG", "kind": "invariant", "transductive": False, "mean": 0.815, "sd": None,
+    ...             "seconds": 0.4, "failed": "", "accuracies": {"Paris": {"mean": 0.815, "sd": None}}}]
     >>> page = render_comparison({"title": "Cats & dogs", "domains": ["Paris"], "methods": methods})
-    >>> "<h1><bdi>Cats &amp; dogs</bdi></h1>" in page
+    >>> "Cats &amp; dogs" in page
     True
     """
-    return _render("page.html.jinja", str(summary.get("title") or "Comparison"), summary)
+    title = str(summary.get("title") or "Comparison")
+    return _render("page.html.jinja", title, comparison_sections(summary), data=summary.get("data"))
 
 
 def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> str:
@@ -79,7 +80,7 @@ def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> s
     (True, False)
     """
     name = "fragment.html.jinja" if fragment else "page.html.jinja"
-    return _render(name, "Shift diagnosis", {"diagnosis": summary})
+    return _render(name, "Shift diagnosis", diagnosis_sections(summary))
 
 
 def render_validation(summary: Mapping[str, Any]) -> str:
@@ -110,36 +111,32 @@ def render_validation(summary: Mapping[str, Any]) -> str:
     >>> "For your colleagues" in render_validation(result.to_dict())
     True
     """
-    return _render(
-        "page.html.jinja", str(summary.get("title") or "Validation"), {}, lambda: prepare_validation_page(summary)
-    )
+    styles = ("report.css", "validation.css")
+    return _render("page.html.jinja", summary["title"], validation_sections(summary), styles=styles)
 
 
 def _render(
-    template: str, title: str, summary: Mapping[str, Any], prepare: Callable[[], list[dict[str, Any]]] | None = None
+    template: str,
+    title: str,
+    sections: list[dict[str, Any]],
+    *,
+    data: Mapping[str, Any] | None = None,
+    styles: Sequence[str] = ("report.css",),
 ) -> str:
-    jinja2 = optional_import("jinja2", "An HTML report")
     scripts = (f"(() => {{\n{_read_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
-    try:
-        sections = prepare_sections(summary) if prepare is None else prepare()
-        has_validation = any(section["name"].startswith("validation") for section in sections)
-        html: str = (
-            _make_environment()
-            .get_template(template)
-            .render(
-                title=title,
-                data=summary.get("data") and {"columns": [], **summary["data"]},
-                style=_read_asset("report.css") + (_read_asset("validation.css") if has_validation else ""),
-                script="".join(scripts),
-                sections=sections,
-            )
+    page: str = (
+        _make_environment()
+        .get_template(template)
+        .render(
+            title=title,
+            data=data,
+            style="".join(map(_read_asset, styles)),
+            script="".join(scripts),
+            sections=sections,
         )
-    except (KeyError, jinja2.UndefinedError) as error:
-        raise ValueError(
-            f"summary is incomplete: {error}. Pass the summary as `summary()` of the result returns it."
-        ) from error
+    )
     # File names can contain bytes that are not valid text, which Python represents as lone surrogates.
-    return html.encode("utf-8", "replace").decode("utf-8")
+    return page.encode("utf-8", "replace").decode("utf-8")
 
 
 @functools.cache
@@ -152,7 +149,7 @@ def _make_environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(FILTERS, csp_hash=_csp_hash)
+    environment.filters.update(FILTERS, shade=shade, csp_hash=_csp_hash)
     return environment
 
 

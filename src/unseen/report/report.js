@@ -52,18 +52,10 @@ for (const table of document.querySelectorAll("table[data-sortable]")) {
   });
 }
 
-// Show the confusion matrices of one held-out domain, or of all.
-const choice = document.getElementById("confusion-choice");
-if (choice) {
-  const show = () => {
-    for (const table of document.querySelectorAll(".multiple")) {
-      table.hidden = choice.value !== "all" && choice.value !== table.dataset.group;
-    }
-  };
-  choice.addEventListener("change", show);
-  document.getElementById("confusion-control").hidden = false;
-  show();
-}
+// Paper shows what the screen folds.
+addEventListener("beforeprint", () => {
+  for (const details of document.querySelectorAll("details")) details.open = true;
+});
 
 // Copying needs the browser's permission; without it the text is selected, so that the reader can copy it.
 const copy = document.getElementById("copy");

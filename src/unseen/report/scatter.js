@@ -7,11 +7,23 @@ root.hidden = false;
 const data = JSON.parse(document.getElementById("scatter-data").textContent);
 const N_COLORS = 7;
 const MARGIN = 14;
-const CANVAS_SIDE = 1000;
 const RADIUS = data.row.length > 800 ? 2.8 : 4;
 const names = { class: data.classes, domain: data.domains };
 const hidden = { class: new Set(), domain: new Set() };
-const panels = [...root.querySelectorAll(".panel")].map((element, index) => ({ element, points: data.panels[index] }));
+const heldOut = data.domains.indexOf(data.held_out);
+// Points fill their plot, each axis separately; those with a missing coordinate are left out.
+const toUnit = (values) => {
+  const known = values.filter((value) => value !== null);
+  const low = Math.min(...known);
+  const width = Math.max(...known) - low;
+  return values.map((value) => (width > 0 ? (value - low) / width : 0.5));
+};
+const toPoints = (pairs) => {
+  const [x, y] = [0, 1].map((axis) => toUnit(pairs.map((pair) => pair[axis])));
+  return pairs.map((pair, sample) => (pair.includes(null) ? null : [x[sample], y[sample]]));
+};
+const plotted = [toPoints(data.before), toPoints(data.after)];
+const panels = [...root.querySelectorAll(".panel")].map((element, index) => ({ element, points: plotted[index] }));
 let mode = "class";
 let picked = null;
 
@@ -38,7 +50,7 @@ data.row.forEach((_, sample) => {
   if (!cells.has(key)) cells.set(key, { class: data.class[sample], domain: data.domain[sample], samples: [] });
   cells.get(key).samples.push(sample);
 });
-const ordered = [...cells.values()].sort((a, b) => (a.domain === data.heldOut) - (b.domain === data.heldOut));
+const ordered = [...cells.values()].sort((a, b) => (a.domain === heldOut) - (b.domain === heldOut));
 const isShown = (cell) => !hidden[mode].has(cell[mode]);
 const sampleShown = (sample) => !hidden[mode].has(data[mode][sample]);
 
@@ -46,8 +58,8 @@ function position(panel, sample) {
   const point = panel.points[sample];
   if (!point) return null;
   const { clientWidth: width, clientHeight: height } = panel.element;
-  const x = MARGIN + (point[0] / CANVAS_SIDE) * (width - 2 * MARGIN);
-  const y = height - MARGIN - (point[1] / CANVAS_SIDE) * (height - 2 * MARGIN);
+  const x = MARGIN + point[0] * (width - 2 * MARGIN);
+  const y = height - MARGIN - point[1] * (height - 2 * MARGIN);
   return [Math.round(x * 10) / 10, Math.round(y * 10) / 10];
 }
 
@@ -57,7 +69,7 @@ function draw(panel) {
   const picture = svg("svg", { "aria-hidden": "true", viewBox: `0 0 ${clientWidth} ${clientHeight}` });
   for (const cell of ordered.filter(isShown)) {
     const shape = shapeOf(cell[mode]);
-    const ring = cell.domain === data.heldOut;
+    const ring = cell.domain === heldOut;
     const places = cell.samples.map((sample) => position(panel, sample)).filter(Boolean);
     const path = places.map(([x, y]) => shape(x, y, RADIUS + (ring ? 0.8 : 0))).join("");
     const paint = { [ring ? "stroke" : "fill"]: colorOf(cell[mode]), class: ring ? "rings" : "dots" };
@@ -73,7 +85,7 @@ const drawAll = () => panels.forEach(draw);
 const describe = (sample) => [
   ["row", String(data.row[sample])],
   ["class", data.classes[data.class[sample]]],
-  ["domain", data.domains[data.domain[sample]] + (data.domain[sample] === data.heldOut ? " (held out)" : "")],
+  ["domain", data.domains[data.domain[sample]] + (data.domain[sample] === heldOut ? " (held out)" : "")],
 ];
 
 function mark(panel) {
@@ -157,7 +169,7 @@ function legend() {
     const button = document.createElement("button");
     button.type = "button";
     button.setAttribute("aria-pressed", String(!hidden[mode].has(group)));
-    const ring = mode === "domain" && group === data.heldOut;
+    const ring = mode === "domain" && group === heldOut;
     const swatch = svg("svg", { width: 16, height: 16, "aria-hidden": "true" });
     const paint = ring ? { class: "rings", stroke: colorOf(group) } : { fill: colorOf(group) };
     swatch.append(svg("path", { d: shapeOf(group)(8, 8, 5), ...paint }));
