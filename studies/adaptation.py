@@ -3,8 +3,8 @@
 For each data set some domains are the new site in turn. A default ensemble is fitted to at most 7 other domains with at
 most 150 rows each, with the members, settings and preparation of `unseen.fit`, and predicts at most 600 rows of the
 site. Then n = 10, 25, 50 or 100 labels of the site are revealed, five times at random, the level of adaptation is
-chosen by the plan of the model, and the other rows are scored. Offsets are scored as well where the plan keeps the
-model; so are the true class frequencies of the site in place of labels.
+chosen as `adapt` does, and the other rows are scored. Offsets and effects of features are scored as well where they are
+not chosen; so are the true class frequencies of the site in place of labels.
 
 Rows go to a JSON-lines file site by site, so a run that was stopped continues where it was.
 
@@ -31,14 +31,14 @@ from studies.ensembles import NAMES, TABULAR, load_set
 from unseen.kernels import SizePlan
 from unseen.model_selection import (
     AS_IS,
+    FEATURES,
     METHODS,
     OFFSETS,
     EvaluationConfig,
     HeldOutDomain,
     LeaveOneDomainOut,
     TableSize,
-    apply_offsets,
-    fit_offsets,
+    adapt_ensemble,
     join_views,
     plan_adaptation,
     prepare_samples,
@@ -59,7 +59,7 @@ SITE_ROWS = 600
 N_LABELS = (10, 25, 50, 100)
 DRAWS = 5
 MIN_TEST_ROWS = 20
-LEVELS = (AS_IS, OFFSETS)
+LEVELS = (AS_IS, OFFSETS, FEATURES)
 
 
 def load(root: Path, name: str) -> tuple[Samples, Any]:
@@ -117,16 +117,18 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
             continue
         draws = np.array([rng.permutation(len(part.codes))[:n] for _ in range(DRAWS)])
         gains: dict[str, dict[str, list[float]]] = {}
+        chosen = []
         for labeled in draws:
-            offsets = fit_offsets(P[labeled], part.codes[labeled], plan.prior)
-            adapted = {AS_IS: P, OFFSETS: apply_offsets(P, *offsets), "prior": with_prior}
+            adapted = {AS_IS: P, "prior": with_prior}
+            for level in (OFFSETS, FEATURES):
+                adapted[level] = adapt_ensemble(ensemble, X[labeled], site.y[labeled], level=level)[0].predict_proba(X)
+            chosen.append(adapt_ensemble(ensemble, X[labeled], site.y[labeled])[1]["level"])
             for level, probabilities in adapted.items():
                 for metric, gain in score_gains(part, probabilities, labeled).items():
                     gains.setdefault(level, {}).setdefault(metric, []).append(round(gain, 6))
-        chosen = [plan.choose(n).level] * DRAWS
         expected = {}
         for metric in ("log_loss", "accuracy"):
-            gain = plan.gain(OFFSETS, n, metric)
+            gain = plan.gain(n, metric)
             if gain is not None:
                 expected[metric] = [gain.mean, gain.low, gain.high]
         results.append(
@@ -177,6 +179,8 @@ def summarize(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
                     "log loss": -mean("log_loss"),
                     "offsets accuracy": 100 * mean("accuracy", OFFSETS),
                     "offsets log loss": -mean("log_loss", OFFSETS),
+                    "features accuracy": 100 * mean("accuracy", FEATURES),
+                    "features log loss": -mean("log_loss", FEATURES),
                     "best in hindsight": best,
                     "best accuracy": 100 * mean("accuracy", best),
                     "best log loss": -mean("log_loss", best),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.special import softmax
 
 pytest.importorskip("skops", reason="model files need the extra")
@@ -20,7 +21,7 @@ from unseen.cli._adapt import adapt
 from unseen.cli._predict import predict
 from unseen.cli._show import show
 from unseen.exceptions import SmallBatchError
-from unseen.model_selection import apply_offsets
+from unseen.model_selection import Adjustment
 from unseen.models import load_model
 
 APP = typer.Typer(pretty_exceptions_enable=False)
@@ -85,7 +86,7 @@ def log_loss(model, frame):
 
 def test_labels_of_a_shifted_site_improve_the_model(model, site, rest):
     adapted = model.adapt(site)
-    assert adapted.card["adaptation"]["level"] == "offsets"
+    assert adapted.card["adaptation"]["level"] != "none"
     assert log_loss(adapted, rest) < log_loss(model, rest) - 0.02
     assert np.mean(adapted.predict(rest) == rest["label"].to_numpy()) > np.mean(
         model.predict(rest) == rest["label"].to_numpy()
@@ -109,7 +110,7 @@ def test_the_level_none_predicts_as_the_model(model, site, rest):
 def test_offsets_are_added_to_the_logits_of_the_model(model, site, rest):
     adapted = model.adapt(site, level="offsets")
     facts = adapted.card["adaptation"]
-    expected = apply_offsets(model.predict_proba(rest), np.array([*facts["offsets"].values()]), facts["scale"])
+    expected = Adjustment(np.array([*facts["offsets"].values()]), facts["scale"]).apply(model.predict_proba(rest))
     np.testing.assert_allclose(adapted.predict_proba(rest), expected, rtol=1e-10)
     assert facts["offsets"]["ill"] > facts["offsets"]["well"]  # the site has more ill patients
 
@@ -135,17 +136,57 @@ def test_a_refit_needs_the_source_and_then_uses_it(model, train, site, rest):
     assert len(adapted.table_model.ensemble.members_) == len(model.table_model.ensemble.members_)
 
 
-def test_the_automatic_choice_simulates_a_refit_if_it_has_the_source(model, train, site):
-    without = model.adapt(site)
-    assert any("refit" in notice for notice in without.card["adaptation"]["notices"])
-    with_source = model.adapt(site, source=train)
-    assert not with_source.card["adaptation"]["notices"]
+def test_the_source_serves_a_refit_only(model, train, site):
+    with pytest.raises(ValueError, match="level='auto' does not use source"):
+        model.adapt(site, source=train)
 
 
-def test_the_choice_does_not_depend_on_the_labels(model, site):
+@pytest.fixture(scope="module")
+def reversed_site():
+    """A site at which one feature has the opposite effect."""
+    return make_frame(52, 460, 0.0, "quito").with_columns(pl.col("a") * -1)
+
+
+def test_features_with_other_effects_improve_the_model_beyond_offsets(model, reversed_site):
+    labeled = reversed_site[:60]
+    rest = reversed_site[60:]
+    adapted = model.adapt(labeled)
+    facts = adapted.card["adaptation"]
+    assert facts["level"] == "features"
+    assert "cross-validation" in facts["reason"]
+    assert log_loss(adapted, rest) < log_loss(model.adapt(labeled, level="offsets"), rest) - 0.1
+    assert model.adapt(labeled[:24]).card["adaptation"]["level"] != "features"  # fewer than 25 labels
+    few = model.adapt(labeled[:10], level="features")
+    assert few.card["adaptation"]["level"] == "features"
+
+
+def test_a_file_of_a_model_with_effects_of_features_has_no_rows_and_predicts_the_same(model, reversed_site, tmp_path):
+    adapted = model.adapt(reversed_site[:60], level="features")
+    assert adapted.table_model.ensemble.feature_effects.shape == (3, 2)
+    model.save(tmp_path / "model.unseen")
+    adapted.save(tmp_path / "adapted.unseen")
+    sizes = [(tmp_path / name).stat().st_size for name in ("model.unseen", "adapted.unseen")]
+    assert sizes[1] < sizes[0] + 3_000
+    again = load_model(tmp_path / "adapted.unseen")
+    np.testing.assert_allclose(again.predict_proba(reversed_site), adapted.predict_proba(reversed_site), rtol=1e-12)
+    one = reversed_site[:1]
+    np.testing.assert_allclose(again.predict_proba(one), adapted.predict_proba(reversed_site)[:1], rtol=1e-12)
+
+
+def test_effects_of_sparse_features_are_those_of_dense_ones():
+    dense, _ = fit_classifier()
+    X, y = make_rows(50, 60, 0.0)
+    X[:, 0] *= -1
+    expected = dense.adapt(X, y, level="features").predict_proba(X)
+    ensemble = dense.adapt(sparse.csr_array(X), y, level="features")
+    np.testing.assert_allclose(ensemble.predict_proba(sparse.csr_array(X)), expected, rtol=1e-6)
+
+
+def test_the_choice_between_offsets_and_the_model_does_not_depend_on_the_labels(model, site):
     levels = set()
+    few = site[:20]
     for seed in range(3):
-        shuffled = site.with_columns(pl.Series("label", np.random.default_rng(seed).permutation(site["label"])))
+        shuffled = few.with_columns(pl.Series("label", np.random.default_rng(seed).permutation(few["label"])))
         levels.add(model.adapt(shuffled).card["adaptation"]["level"])
     assert len(levels) == 1
 
@@ -244,7 +285,7 @@ def test_a_classifier_adapts_with_arrays():
     X, y = make_rows(50, 60, 2.5)
     X_rest, y_rest = make_rows(51, 400, 2.5)
     adapted = classifier.adapt(X, y)
-    assert adapted.adaptation_["level"] == "offsets"
+    assert adapted.adaptation_["level"] != "none"
     assert classifier.plan_adaptation().choose(60).level == "offsets"
     assert adapted.score(X_rest, y_rest) > classifier.score(X_rest, y_rest)
     assert not hasattr(classifier, "adaptation_")
@@ -267,7 +308,7 @@ def test_balanced_classes_stay_balanced_in_decisions():
     balanced = natural / ensemble.prior_ratio
     np.testing.assert_array_equal(adapted.predict(X), CLASSES[balanced.argmax(axis=1)])
     offsets = np.array([*adapted.adaptation_["offsets"].values()])
-    expected = apply_offsets(classifier.predict_proba(X), offsets, adapted.adaptation_["scale"])
+    expected = Adjustment(offsets, adapted.adaptation_["scale"]).apply(classifier.predict_proba(X))
     np.testing.assert_allclose(natural, expected, rtol=1e-10)
 
 

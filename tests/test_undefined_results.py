@@ -188,29 +188,20 @@ def test_a_model_that_cannot_be_fitted_is_an_error_and_one_beside_it_a_warning()
 # Adaptation
 
 
-def make_plan(log_loss, level="offsets"):
+def make_plan(log_loss):
     """A plan of four domains with these gains in log loss by number of labels, without a loss of accuracy."""
     gains = {}
     for n, values in log_loss.items():
         by_domain = np.array(values)[:, None]
         gains[n] = {"log_loss": by_domain, "accuracy": np.where(np.isnan(by_domain), np.nan, 0.01)}
-    return AdaptationPlan(tuple("abcd"), {level: gains})
+    return AdaptationPlan(tuple("abcd"), gains)
 
 
 def test_the_gain_between_numbers_of_labels_is_that_of_the_smaller():
     nan = np.nan
     plan = make_plan({10: [0.1, 0.2, nan, nan], 40: [nan, nan, 0.4, 0.5]})
-    assert plan.gain("offsets", 20) == plan.gain("offsets", 10)
-    assert plan.gain("offsets", 40).mean == pytest.approx(0.45)
-
-
-def test_levels_without_a_common_domain_are_not_compared():
-    nan = np.nan
-    plan = make_plan({10: [0.1, 0.1, nan, nan]})
-    refit = make_plan({10: [nan, nan, 0.9, 0.9]}, "refit")
-    assert plan.with_refit(10, refit.gains["refit"][10]).choose(10).level == "offsets"
-    assert refit.choose(10).level == "refit"
-    assert plan.describe("refit", 10) == "The gain was not simulated."
+    assert plan.gain(20) == plan.gain(10)
+    assert plan.gain(40).mean == pytest.approx(0.45)
 
 
 def test_a_plan_states_where_adaptation_was_not_simulated_does_not_help_or_helps_no_longer():
@@ -218,10 +209,9 @@ def test_a_plan_states_where_adaptation_was_not_simulated_does_not_help_or_helps
         "The source domains are too few, or have too few rows, to simulate adaptation."
     ]
     harmful = make_plan({10: [-0.1] * 4, 40: [-0.1] * 4}).sentences()
-    assert harmful == [
-        "With up to 40 labels no level of adaptation is expected to improve the model: keep it as it is."
-    ]
-    first, useful, no_longer = make_plan({10: [0.1] * 4, 40: [-0.1] * 4}).sentences()
+    assert harmful[0] == "With up to 40 labels class offsets and temperature are not expected to improve the model."
+    first, useful, no_longer, features = make_plan({10: [0.1] * 4, 40: [-0.1] * 4}).sentences()
     assert first == "With fewer than 10 labels keep the model as it is."
     assert useful.startswith("With about 10 labels use")
-    assert no_longer.startswith("With about 40 labels: With 40 labels no level of adaptation")
+    assert no_longer == "With about 40 labels keep the model as it is."
+    assert features == harmful[1]

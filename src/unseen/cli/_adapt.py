@@ -45,16 +45,14 @@ def adapt(
     ] = None,
     source: Annotated[
         Path | None,
-        o.make_option(
-            o.DATA, metavar="DATA", show_default="none", help="Training table, which a refit with the new domain needs."
-        ),
+        o.make_option(o.DATA, metavar="DATA", show_default="none", help="Training table, which --level refit needs."),
     ] = None,
     level: Annotated[
-        Literal["auto", "none", "offsets", "refit"],
+        Literal["auto", "none", "offsets", "features", "refit"],
         o.make_option(
             o.METHODS,
-            help="Keep the model; fit class offsets and a temperature; or refit with the new domain. auto selects by "
-            "simulation on the source domains.",
+            help="Keep the model; fit class offsets and a temperature; add effects of the features; or refit with the "
+            "new domain. auto selects offsets by simulation on the source domains, and features by cross-validation.",
         ),
     ] = "auto",
     plan: Annotated[

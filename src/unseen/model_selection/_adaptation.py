@@ -1,56 +1,65 @@
-"""Adaptation of an ensemble to a few labels of a new domain: class offsets, a refit, and the plan that selects them.
+"""Adaptation of an ensemble to a few labels of a new domain: class offsets, effects of features, or a refit.
 
 An ensemble predicts probabilities p(c | x). At a new domain these become
 
-    p'(c | x) proportional to exp(scale * log p(c | x) + offset_c),
+    p'(c | x) proportional to exp(scale * log p(c | x) + offset_c + x' w_c),
 
 where `scale` is an inverse temperature relative to that of the model. Offsets and scale have normal priors that are
-centered at no change, offset_c ~ N(0, offset_variance) and scale ~ N(1, scale_variance). The estimate is the mode of
-the posterior, whose negative logarithm is convex, because it is linear in the parameters up to the log-sum-exp.
+centered at no change, offset_c ~ N(0, offset_variance) and scale ~ N(1, scale_variance). Effects of features are
+optional: w_c ~ N(0, feature_std^2 / v), where v is the sum of the variances of all features over the labeled rows, so
+that the effects of all features together have a standard deviation of `feature_std` logits before labels are seen.
+Features have one common scale, as for the members: a feature that varies little among the labeled rows, such as a rare
+category, gets a small effect. The estimate is the mode of the posterior, whose negative logarithm is convex, because it
+is linear in the parameters up to the log-sum-exp.
 
-The plan is the expected gain of each level of adaptation against the number of labels. It is simulated on out-of-domain
-predictions for source domains that are held out in turn.
+The plan is the expected gain of offsets against the number of labels. It is simulated on out-of-domain predictions for
+source domains that are held out in turn. Effects of features are not simulated, since a model contains no rows: they
+are used where cross-validation on the labels of the new domain shows a gain.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import minimize
 from scipy.special import stdtrit
+from sklearn.model_selection import KFold
 from sklearn.utils import _safe_indexing
 
 from ..linalg import Array, Ints
 from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels, format_list
-from ._calibration import softmax, true_class_values
+from ._calibration import softmax, standard_error, true_class_values
 from ._candidate import ignore_expected_warnings
 from ._ensemble import EnsembleClassifier
 from ._evaluation import single_thread
 
 AS_IS = "none"
 OFFSETS = "offsets"
+FEATURES = "features"
 REFIT = "refit"
 # From the least to the most demanding.
 LEVELS = {
     AS_IS: "the model as it is",
     OFFSETS: "class offsets and temperature",
+    FEATURES: "effects of features, class offsets and temperature",
     REFIT: "refit with the new domain",
 }
 METRICS = ("log_loss", "accuracy")
 SIZES = (5, 10, 25, 50, 100, 200)  # numbers of labels of the simulation
 MIN_LABELS = SIZES[0]  # with fewer labels the model stays as it is
+MIN_FEATURE_LABELS = 25  # with fewer labels, cross-validation cannot distinguish effects of features from none
 MIN_TEST_ROWS = 20  # that are scored
 MIN_DOMAINS = 2  # a gain over fewer domains has no interval
 CONFIDENCE = 0.9  # one-sided, of the bounds that a level must respect
 PREDICTION_LEVEL = 0.9  # of the interval for the gain at one new domain
-# A level is eligible only if the lower bounds of its mean gains exceed minus these margins.
-MAX_LOG_LOSS_DECREASE = 0.01
-MAX_ACCURACY_DECREASE = 0.01
+# Offsets are used only if the lower bounds of their mean gains, by metric, exceed these.
+MIN_BOUNDS = {"log_loss": -0.01, "accuracy": -0.01}
 # Predictions that a model keeps for the simulation: of so many domains, rows of a domain, and probabilities in all.
 MAX_DOMAINS = 24
 MAX_ROWS = 300
@@ -63,20 +72,19 @@ SCALE_STDS = (0.05, 0.1, 0.2, 0.4)
 # one domain, and decide if there are very few domains.
 OFFSET_STD_MEDIAN = 0.4
 SCALE_STD_MEDIAN = 0.15
+# Strengths of the effects of features, of which cross-validation with this number of folds selects one.
+FEATURE_STDS = (0.5, 2.0)
+N_FOLDS = 10
 # A refit gives the rows of the new domain the weight of an average source domain, but no row more than this.
 MAX_SITE_WEIGHT = 20.0
-MAX_REFIT_DOMAINS = 6  # source domains on which a refit is simulated
-MAX_REFIT_ROWS = 4_000  # source rows of this simulation
 # Smaller probabilities are raised to this value before their logarithm is taken: one row with a probability of zero
 # would otherwise determine the scale alone.
 MIN_ADAPTED_PROBABILITY = 1e-6
 # The scale of the logits stays positive, so that the order of the classes of a row never reverses without offsets.
 MIN_SCALE = 0.1
-MAX_NEWTON_STEPS = 30
-# After a Newton step with all entries below this the error is about its square, which no probability shows.
-STEP_TOLERANCE = 1e-4
-MAX_HALVINGS = 40
-VALUE_ROUNDING = 1e-12  # relative
+# Singular values below this, in logits, are rounding: their directions have no labeled row.
+RANK_TOLERANCE = 1e-10
+MINIMIZER_OPTIONS = {"ftol": 1e-12, "gtol": 1e-6, "maxiter": 200}
 
 
 @dataclass(frozen=True)
@@ -87,73 +95,118 @@ class OffsetPrior:
     scale_variance: float = 0.04
 
 
-def apply_offsets(P: Array, offsets: Array, scale: float = 1.0) -> Array:
-    """Probabilities (n, C) with class offsets (C,) and a scale of the logits."""
-    return softmax(scale * np.log(np.maximum(P, MIN_ADAPTED_PROBABILITY)) + offsets)
+class Adjustment(NamedTuple):
+    """What adaptation changes in the logits of an ensemble: class offsets (C,), a scale, and effects of features."""
+
+    offsets: Array
+    scale: float = 1.0
+    effects: Array | None = None  # (d, C)
+
+    def apply(self, P: Array, X: Any = None) -> Array:
+        """Adjusted probabilities (n, C); `X` (n, d) are the features, which only effects of features need."""
+        logits = self.scale * log_probabilities(P) + self.offsets
+        return softmax(logits if self.effects is None else logits + X @ self.effects)
 
 
-def fit_offsets(P: Array, codes: Ints, prior: OffsetPrior) -> tuple[Array, float]:
-    """Posterior modes of the class offsets (C,), which sum to zero, and of the scale of the logits.
+def log_probabilities(P: Array) -> Array:
+    """Logarithms of probabilities, which are raised to a minimum first."""
+    return np.log(np.maximum(P, MIN_ADAPTED_PROBABILITY))
 
-    `P` (n, C) are probabilities of labeled rows, and `codes` (n,) positions of their classes.
+
+def fit_adjustment(
+    P: Array, codes: Ints, prior: OffsetPrior, X: Array | None = None, feature_std: float = 0.0
+) -> Adjustment:
+    """Posterior mode of the class offsets, the scale of the logits and, with features, of their effects.
+
+    Parameters
+    ----------
+    P : ndarray of shape (n, C)
+        Probabilities of labeled rows.
+    codes : ndarray of shape (n,)
+        Positions of their classes.
+    prior : OffsetPrior
+        Variances of offsets and scale.
+    X : ndarray of shape (n, d), default=None
+        Features of the rows.
+    feature_std : float, default=0.0
+        Standard deviation of the effects of all features together, in logits.
+
+    Returns
+    -------
+    adjustment : Adjustment
+        The estimate. Without features, the offsets sum to zero.
     """
-    theta, _, _ = _find_mode(P, codes, prior)
-    return theta[:-1], max(1 + float(theta[-1]), MIN_SCALE)
+    if X is None:
+        theta = _find_mode(P, codes, prior, np.empty((len(P), 0)))[0]
+        return Adjustment(theta[1:], max(1 + float(theta[0]), MIN_SCALE))
+    center = X.mean(axis=0)
+    total_spread = np.sqrt(X.var(axis=0).sum())
+    unit = feature_std / total_spread if total_spread > 0 else 0.0
+    U, singular, V = np.linalg.svd(unit * (X - center), full_matrices=False)
+    rank = int(np.sum(singular > RANK_TOLERANCE))
+    # In these coordinates (n, r) the effects have independent standard normal priors.
+    theta, _, _ = _find_mode(P, codes, prior, U[:, :rank] * singular[:rank])
+    n_classes = P.shape[1]
+    effects = unit * (V[:rank].T @ theta[n_classes + 1 :].reshape(rank, n_classes))
+    return Adjustment(theta[1 : n_classes + 1] - center @ effects, max(1 + float(theta[0]), MIN_SCALE), effects)
 
 
 def log_evidence(P: Array, codes: Ints, prior: OffsetPrior) -> float:
-    """Logarithm of the marginal likelihood of the labels of one domain, by Laplace's approximation.
+    """Logarithm of the marginal likelihood of the labels of one domain, by Laplace's approximation, without features.
 
     With the mode t, the Hessian H of the negative log posterior at the mode and the prior precision D,
     log p(y) = log p(y | t) - t' D t / 2 + log det(D) / 2 - log det(H) / 2.
     """
-    _, value, hessian = _find_mode(P, codes, prior)
-    log_precision = -P.shape[1] * np.log(prior.offset_variance) - np.log(prior.scale_variance)
-    return float(log_precision - np.linalg.slogdet(hessian)[1]) / 2 - value
+    theta, value, precision = _find_mode(P, codes, prior, np.empty((len(P), 0)))
+    L = log_probabilities(P)
+    Q = softmax((1 + theta[0]) * L + theta[1:])
+    covariances = Q * (L - np.sum(Q * L, axis=1, keepdims=True))  # of class indicators with L, row by row
+    hessian = np.diag(precision)
+    hessian[0, 0] += np.sum(covariances * L)
+    hessian[0, 1:] = hessian[1:, 0] = covariances.sum(axis=0)
+    hessian[1:, 1:] += np.diag(Q.sum(axis=0)) - Q.T @ Q
+    return float(np.log(precision).sum() - np.linalg.slogdet(hessian)[1]) / 2 - value
 
 
-def _find_mode(P: Array, codes: Ints, prior: OffsetPrior) -> tuple[Array, float, Array]:
-    """Mode (C + 1,) of class offsets and scale minus 1, the negative log posterior without constants, and its Hessian.
+def _find_mode(P: Array, codes: Ints, prior: OffsetPrior, Z: Array) -> tuple[Array, float, Array]:
+    """Mode of scale minus 1, offsets and effects (r, C) of `Z` (n, r); the negative log posterior; its prior precision.
 
-    By Newton's method; a step that would increase the negative log posterior is halved.
+    The negative log posterior is without constants. Effects have standard normal priors.
     """
-    L = np.log(np.maximum(P, MIN_ADAPTED_PROBABILITY))
+    L = log_probabilities(P)
     n_classes = L.shape[1]
     truth = np.eye(n_classes)[codes]
-    precision = np.full(n_classes + 1, 1 / prior.offset_variance)
-    precision[-1] = 1 / prior.scale_variance
+    precision = np.ones(1 + n_classes * (1 + Z.shape[1]))
+    precision[0] = 1 / prior.scale_variance
+    precision[1 : n_classes + 1] = 1 / prior.offset_variance
+    design = np.column_stack([np.ones(len(Z)), Z])
 
     def objective(theta: Array) -> tuple[float, Array]:
-        logits = (1 + theta[-1]) * L + theta[:-1]
+        logits = (1 + theta[0]) * L + design @ theta[1:].reshape(-1, n_classes)
         logits -= logits.max(axis=1, keepdims=True)
         E = np.exp(logits)
         totals = E.sum(axis=1, keepdims=True)
+        residuals = E / totals - truth
         loss = np.log(totals).sum() - np.sum(logits * truth) + precision @ theta**2 / 2
-        return float(loss), E / totals
+        gradient = np.append(np.sum(residuals * L), design.T @ residuals)
+        return float(loss), gradient + precision * theta
 
-    theta = np.zeros(n_classes + 1)
-    step = np.full(n_classes + 1, np.inf)
-    value, Q = objective(theta)
-    for _ in range(MAX_NEWTON_STEPS):
-        covariances = Q * (L - np.sum(Q * L, axis=1, keepdims=True))  # of class indicators with L, row by row
-        hessian = np.diag(precision)
-        hessian[:-1, :-1] += np.diag(Q.sum(axis=0)) - Q.T @ Q
-        hessian[-1, :-1] = hessian[:-1, -1] = covariances.sum(axis=0)
-        hessian[-1, -1] += np.sum(covariances * L)
-        if np.abs(step).max() < STEP_TOLERANCE:
-            break
-        residuals = Q - truth
-        gradient = precision * theta + np.append(residuals.sum(axis=0), np.sum(residuals * L))
-        step = np.linalg.solve(hessian, gradient)
-        for _ in range(MAX_HALVINGS):
-            proposed, Q = objective(theta - step)
-            # Rounding of the value must not stop a step that is correct to the last digits.
-            if proposed <= value + VALUE_ROUNDING * abs(value):
-                break
-            step = step / 2
-        theta = theta - step
-        value = proposed
-    return theta, value, hessian
+    start = np.zeros(len(precision))
+    result = minimize(objective, start, jac=True, method="L-BFGS-B", options=MINIMIZER_OPTIONS)
+    return result.x, float(result.fun), precision
+
+
+def cross_validate_features(P: Array, codes: Ints, prior: OffsetPrior, X: Array) -> tuple[float, Array]:
+    """The best of `FEATURE_STDS` by cross-validation, and the decrease of the log loss of each row against offsets."""
+    stds = (0.0, *FEATURE_STDS)
+    losses = np.empty((len(stds), len(codes)))
+    for train, test in KFold(min(N_FOLDS, len(codes)), shuffle=True, random_state=0).split(X):
+        for losses_of_std, feature_std in zip(losses, stds, strict=True):
+            adjustment = fit_adjustment(P[train], codes[train], prior, X[train], feature_std)
+            Q = adjustment.apply(P[test], X[test])
+            losses_of_std[test] = -log_probabilities(true_class_values(Q, codes[test]))
+    best = 1 + int(np.argmin(losses[1:].mean(axis=1)))
+    return stds[best], losses[0] - losses[best]
 
 
 class HeldOutDomain(NamedTuple):
@@ -179,22 +232,12 @@ def limit_held_out_domains(domains: Sequence[tuple[str, Array, Ints]]) -> list[t
     return limited
 
 
-@dataclass(frozen=True)
-class Gain:
-    """Expected gain of a level of adaptation over the model as it is; positive values are improvements.
+class Gain(NamedTuple):
+    """Expected gain of class offsets over the model as it is; positive values are improvements.
 
-    Attributes
-    ----------
-    mean : float
-        Mean over held-out source domains.
-    low, high : float
-        90% prediction interval for the gain at one new domain with one draw of labels.
-    bound : float
-        Lower bound of the mean gain that counts losses only: see `AdaptationPlan.choose`.
-    n_domains : int
-        Number of domains behind them.
-    by_domain : ndarray
-        The gain on each domain; NaN where a domain has too few rows.
+    `mean` is that over held-out source domains, of which there are `n_domains`; `low` and `high` are the ends of a 90%
+    prediction interval for the gain at one new domain with one draw of labels; `bound` is a lower bound of the mean
+    that counts losses only: see `AdaptationPlan.choose`.
     """
 
     mean: float
@@ -202,23 +245,9 @@ class Gain:
     high: float
     bound: float
     n_domains: int
-    by_domain: Array = field(compare=False, repr=False)
-
-    @classmethod
-    def from_domains(cls, by_domain: Array, draw_variance: float) -> Self:
-        """Summarize the gains of domains, given the variance between draws of labels from one domain."""
-        values = by_domain[np.isfinite(by_domain)]
-        m = len(values)
-        mean = float(values.mean())
-        downside = np.sqrt(np.sum(np.minimum(values, 0) ** 2) / (m * (m - 1)))
-        spread = values.var(ddof=1) * (1 + 1 / m) + draw_variance
-        width = float(stdtrit(m - 1, (1 + PREDICTION_LEVEL) / 2) * np.sqrt(spread))
-        bound = float(mean - stdtrit(m - 1, CONFIDENCE) * downside)
-        return cls(mean, mean - width, mean + width, bound, m, by_domain)
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """The level of adaptation for a number of labels, and why."""
 
     level: str
@@ -227,7 +256,7 @@ class Decision:
 
 @dataclass(frozen=True, eq=False)
 class AdaptationPlan:
-    """Gains of each level of adaptation, simulated on held-out source domains.
+    """Gains of class offsets and a temperature, simulated on held-out source domains.
 
     Each source domain was held out in turn; a number of its labels was revealed in repeated random draws, the model was
     adapted to them, and the remaining rows were scored. Everything that is applied to a domain, including the priors,
@@ -238,9 +267,9 @@ class AdaptationPlan:
     domains : tuple of str
         Names of the source domains.
     gains : dict
-        By level, from the least to the most demanding, and number of labels: for each metric the gain over the model as
-        it is on each draw of labels, an array of shape (n_domains, n_draws). Gains are the decrease of the log loss in
-        nats, and the increase of the accuracy as a share. NaN where a domain has too few rows.
+        By number of labels: for each metric the gain over the model as it is on each draw of labels, an array of shape
+        (n_domains, n_draws). Gains are the decrease of the log loss in nats, and the increase of the accuracy as a
+        share. NaN where a domain has too few rows.
     prior : OffsetPrior
         Variances for class offsets and temperature.
 
@@ -249,82 +278,71 @@ class AdaptationPlan:
     >>> import numpy as np
     >>> from unseen.model_selection import AdaptationPlan
     >>> gains = {metric: np.full((3, 1), 0.02) for metric in ("log_loss", "accuracy")}
-    >>> plan = AdaptationPlan(("bonn", "leeds", "turin"), {"offsets": {25: gains}})
+    >>> plan = AdaptationPlan(("bonn", "leeds", "turin"), {25: gains})
     >>> plan.choose(25).level, plan.choose(3).level
     ('offsets', 'none')
     """
 
     domains: tuple[str, ...] = ()
-    gains: Mapping[str, Mapping[int, Mapping[str, Array]]] = field(default_factory=dict)
+    gains: Mapping[int, Mapping[str, Array]] = field(default_factory=dict)
     prior: OffsetPrior = field(default_factory=OffsetPrior)
 
-    def gain(self, level: str, n_labels: int, metric: str = "log_loss") -> Gain | None:
-        """Expected gain of a level with this number of labels, or with the largest one below it that was simulated.
+    def gain(self, n_labels: int, metric: str = "log_loss") -> Gain | None:
+        """Expected gain with this number of labels, or with the largest one below it that was simulated.
 
         None if fewer than two domains have enough rows.
         """
         known = {}
-        for n, draws in self.gains.get(level, {}).items():
-            is_known = np.isfinite(draws[metric]).all(axis=1)
-            if MIN_LABELS <= n <= n_labels and np.sum(is_known) >= MIN_DOMAINS:
-                known[n] = draws[metric], is_known
+        for n, gains in self.gains.items():
+            draws = gains[metric][np.isfinite(gains[metric]).all(axis=1)]
+            if MIN_LABELS <= n <= n_labels and len(draws) >= MIN_DOMAINS:
+                known[n] = draws
         if not known:
             return None
-        values, is_known = known[max(known)]
-        variances = values[is_known].var(axis=1, ddof=1) if values.shape[1] > 1 else np.zeros(1)
-        return Gain.from_domains(values.mean(axis=1), float(variances.mean()))
+        draws = known[max(known)]
+        values = draws.mean(axis=1)
+        m = len(values)
+        mean = float(values.mean())
+        draw_variance = draws.var(axis=1, ddof=1).mean() if draws.shape[1] > 1 else 0.0
+        width = stdtrit(m - 1, (1 + PREDICTION_LEVEL) / 2) * np.sqrt(values.var(ddof=1) * (1 + 1 / m) + draw_variance)
+        downside = np.sqrt(np.sum(np.minimum(values, 0) ** 2) / (m * (m - 1)))
+        bound = mean - stdtrit(m - 1, CONFIDENCE) * downside
+        return Gain(mean, float(mean - width), float(mean + width), float(bound), m)
 
     def choose(self, n_labels: int) -> Decision:
-        """The level with the largest expected decrease of log loss among those that are unlikely to harm.
+        """Whether to use class offsets and temperature with this number of labels.
 
-        A level is eligible if the lower bounds of its mean gains in log loss and accuracy are above minus the margins.
-        The bound is the mean minus t (0.9, m - 1 degrees of freedom) times the root of sum min(gain, 0)^2 / (m (m -
-        1)). Gains are skewed: most domains gain little and some gain much, and these must not count as risk, as they
-        would with the standard deviation. A more demanding level is preferred to a simpler one if it is better by more
-        than one standard error of the difference, paired by domain. Nothing here depends on the labels of the new
-        domain except their number.
+        They are used if they decrease the expected log loss and are unlikely to harm: the lower bounds of the mean
+        gains in log loss and accuracy must be above minus the margins. The bound is the mean minus t (0.9, m - 1
+        degrees of freedom) times the root of sum min(gain, 0)^2 / (m (m - 1)). Gains are skewed: most domains gain
+        little and some gain much, and these must not count as risk, as they would with the standard deviation. Nothing
+        here depends on the labels of the new domain except their number.
         """
         if n_labels < MIN_LABELS:
             return Decision(AS_IS, f"{n_labels} labels are fewer than {MIN_LABELS}, so the model is kept as it is.")
-        best = AS_IS
-        best_gains = np.zeros(len(self.domains))
-        n_simulated = 0
-        for level in self.gains:
-            log_loss = self.gain(level, n_labels, "log_loss")
-            accuracy = self.gain(level, n_labels, "accuracy")
-            if log_loss is None or accuracy is None:
-                continue
-            n_simulated += 1
-            if log_loss.bound <= -MAX_LOG_LOSS_DECREASE or accuracy.bound <= -MAX_ACCURACY_DECREASE:
-                continue
-            difference = log_loss.by_domain - best_gains
-            difference = difference[np.isfinite(difference)]
-            if len(difference) < MIN_DOMAINS:
-                continue
-            error = difference.std(ddof=1) / np.sqrt(len(difference))
-            # A more demanding level must be better than a simpler level by more than one standard error.
-            if difference.mean() > (0 if best == AS_IS else error):
-                best = level
-                best_gains = log_loss.by_domain
-        reason = f"With {n_labels} labels: {LEVELS[best]}. {self.describe(best, n_labels)}"
-        if not n_simulated:
-            reason = (
+        gains = {metric: self.gain(n_labels, metric) for metric in METRICS}
+        known = {metric: gain for metric, gain in gains.items() if gain is not None}
+        if len(known) < len(METRICS):
+            return Decision(
+                AS_IS,
                 "The source domains have too few rows, or are too few, to simulate adaptation, so the model is kept "
-                "as it is. Set level to adapt it all the same."
+                "as it is. Set level to adapt it all the same.",
             )
-        elif best == AS_IS:
-            reason = (
-                f"With {n_labels} labels no level of adaptation is expected to improve the model without risk, so it "
-                "is kept as it is."
-            )
-        return Decision(best, reason)
+        is_safe = all(gain.bound > MIN_BOUNDS[metric] for metric, gain in known.items())
+        if is_safe and known["log_loss"].mean > 0:
+            return Decision(OFFSETS, f"With {n_labels} labels: {LEVELS[OFFSETS]}. {self.describe(n_labels)}")
+        return Decision(
+            AS_IS,
+            f"With {n_labels} labels no level of adaptation is expected to improve the model without risk, so it "
+            "is kept as it is.",
+        )
 
-    def describe(self, level: str, n_labels: int) -> str:
+    def describe(self, n_labels: int) -> str:
         """The expected gain in a sentence."""
-        accuracy = self.gain(level, n_labels, "accuracy")
-        log_loss = self.gain(level, n_labels, "log_loss")
-        if accuracy is None or log_loss is None:
-            return "The gain was not simulated."
+        accuracy = self.gain(n_labels, "accuracy")
+        log_loss = self.gain(n_labels, "log_loss")
+        assert accuracy is not None
+        assert log_loss is not None
         return (
             f"Expected gain in accuracy {100 * accuracy.mean:+.1f} points (90% prediction interval "
             f"{100 * accuracy.low:+.1f} to {100 * accuracy.high:+.1f}) and in log loss {-log_loss.mean:+.3f} "
@@ -333,43 +351,36 @@ class AdaptationPlan:
 
     def sentences(self) -> list[str]:
         """What to expect from some numbers of labels, before any label is collected."""
-        sizes = sorted({n for level, curve in self.gains.items() for n in curve if self.gain(level, n) is not None})
-        if not sizes:
+        decisions = {n: self.choose(n) for n in self.gains if self.gain(n) is not None}
+        if not decisions:
             return ["The source domains are too few, or have too few rows, to simulate adaptation."]
-        decisions = {n: self.choose(n) for n in sizes}
         useful = [n for n, decision in decisions.items() if decision.level != AS_IS]
+        last = (
+            f"From {MIN_FEATURE_LABELS} labels on, effects of features are added where cross-validation on the labels "
+            "shows a gain."
+        )
         if not useful:
-            return [
-                f"With up to {sizes[-1]} labels no level of adaptation is expected to improve the model: keep it as it "
-                "is."
-            ]
+            first = f"With up to {max(decisions)} labels {LEVELS[OFFSETS]} are not expected to improve the model."
+            return [first, last]
         sentences = [f"With fewer than {useful[0]} labels keep the model as it is."]
         for n, decision in decisions.items():
             if decision.level != AS_IS:
-                sentences.append(
-                    f"With about {n} labels use {LEVELS[decision.level]}. {self.describe(decision.level, n)}"
-                )
+                sentences.append(f"With about {n} labels use {LEVELS[OFFSETS]}. {self.describe(n)}")
             elif n > useful[0]:
-                sentences.append(f"With about {n} labels: {decision.reason}")
-        return sentences
-
-    def with_refit(self, n_labels: int, gains: Mapping[str, Array]) -> Self:
-        """A plan with the gains of a refit, simulated for one number of labels."""
-        return replace(self, gains={**self.gains, REFIT: {n_labels: gains}})
+                sentences.append(f"With about {n} labels keep the model as it is.")
+        return [*sentences, last]
 
     def summary(self) -> dict[str, Any]:
-        """The curves in plain values, for figures: for each level, the gains at each number of labels."""
-        curves = []
-        for level, simulated in self.gains.items():
-            points = []
-            for n in simulated:
-                point: dict[str, Any] = {"labels": n}
-                for metric in METRICS:
-                    gain = self.gain(level, n, metric)
-                    point[metric] = gain and {"mean": gain.mean, "low": gain.low, "high": gain.high}
-                points.append(point)
-            curves.append({"level": level, "name": LEVELS[level], "points": points})
-        return {"curves": curves, "domains": list(self.domains), "sentences": self.sentences()}
+        """The curve in plain values, for figures: the gains at each number of labels."""
+        points = []
+        for n in self.gains:
+            point: dict[str, Any] = {"labels": n}
+            for metric in METRICS:
+                gain = self.gain(n, metric)
+                point[metric] = gain and {"mean": gain.mean, "low": gain.low, "high": gain.high}
+            points.append(point)
+        curve = {"level": OFFSETS, "name": LEVELS[OFFSETS], "points": points}
+        return {"curves": [curve], "domains": list(self.domains), "sentences": self.sentences()}
 
 
 PRIORS = [OffsetPrior(offset**2, scale**2) for offset in OFFSET_STDS for scale in SCALE_STDS]
@@ -378,7 +389,7 @@ PRIORS = [OffsetPrior(offset**2, scale**2) for offset in OFFSET_STDS for scale i
 def simulate_adaptation(
     domains: Sequence[HeldOutDomain], prior_ratio: Array | None = None, sizes: Sequence[int] = SIZES
 ) -> AdaptationPlan:
-    """Simulate class offsets and temperature on held-out domains, which needs no refit.
+    """Simulate class offsets and temperature on held-out domains.
 
     Parameters
     ----------
@@ -407,11 +418,11 @@ def simulate_adaptation(
                 continue
             for draw in range(n_draws):
                 labeled = rng.permutation(len(domain.codes))[:n]
-                offsets = fit_offsets(domain.probabilities[labeled], domain.codes[labeled], prior)
-                adapted = apply_offsets(domain.probabilities, *offsets)
+                adjustment = fit_adjustment(domain.probabilities[labeled], domain.codes[labeled], prior)
+                adapted = adjustment.apply(domain.probabilities)
                 for metric, gain in score_gains(domain, adapted, labeled, prior_ratio).items():
                     by_metric[metric][k, draw] = gain
-    return AdaptationPlan(tuple(domain.name for domain in domains), {OFFSETS: gains}, _best_prior(evidence))
+    return AdaptationPlan(tuple(domain.name for domain in domains), gains, _best_prior(evidence))
 
 
 def _best_prior(evidence: Array) -> OffsetPrior:
@@ -435,7 +446,7 @@ def score_gains(
     losses = []
     hits = []
     for P in (domain.probabilities[test], adapted[test]):
-        losses.append(-np.log(np.maximum(true_class_values(P, codes), MIN_ADAPTED_PROBABILITY)).mean())
+        losses.append(-log_probabilities(true_class_values(P, codes)).mean())
         decisions = P if prior_ratio is None else P / prior_ratio
         hits.append(np.mean(decisions.argmax(axis=1) == codes))
     return {"log_loss": float(losses[0] - losses[1]), "accuracy": float(hits[1] - hits[0])}
@@ -476,8 +487,9 @@ def adapt_ensemble(
         Samples of the new domain, as the ensemble receives them.
     y : ndarray of shape (n_samples,)
         Their classes; None or NaN where a label is missing. Samples without labels serve transductive members only.
-    level : {"auto", "none", "offsets", "refit"}, default="auto"
-        Level of adaptation; "auto" selects the one with the largest expected gain that is unlikely to harm.
+    level : {"auto", "none", "offsets", "features", "refit"}, default="auto"
+        Level of adaptation. "auto" selects "offsets" if they are unlikely to harm in a simulation on source domains,
+        and "features" if these are better in cross-validation on at least 25 labels.
     source : SourceData, default=None
         The source domains, which "refit" needs.
 
@@ -486,47 +498,75 @@ def adapt_ensemble(
     adapted : EnsembleClassifier
         The adapted ensemble; the same object if nothing was changed.
     description : dict
-        How it was adapted, in plain values: `level`, `reason`, number of `labels`, class `offsets` and `scale` of the
-        logits, and `notices` of what was not possible.
+        How it was adapted, in plain values: `level`, `reason`, number of `labels`, class `offsets` at the mean of the
+        labeled samples and `scale` of the logits, and `notices`.
     """
     if level != "auto" and level not in LEVELS:
         raise ValueError(f"level={level!r} is not 'auto' or one of {', '.join(map(repr, LEVELS))}.")
-    rows, codes = encode_labels(y, ensemble.classes_)
-    notices = []
-    n_missing = len(y) - len(rows)
-    if n_missing:
-        notices.append(f"{n_missing:,} of {len(y):,} rows have no label; they are not used to fit the adaptation.")
-    plan = plan_adaptation(ensemble, len(codes))
-    decision = Decision(level, f"{LEVELS.get(level, level).capitalize()}, as requested.")
-    if level == "auto":
-        if source is None:
-            notices.append("The level 'refit' was not considered: it needs the source data, as source.")
-        else:
-            plan = _simulate_refit(ensemble, source, plan, len(codes))
-        decision = plan.choose(len(codes))
-    elif level == REFIT and source is None:
+    if level == REFIT and source is None:
         raise ValueError("level='refit' is not possible: it needs the source data. Pass the training table as source.")
-    elif level != AS_IS and len(codes) < 2:
-        raise ValueError(f"level={level!r} needs at least 2 labels; got {len(codes)}. Use level='none'.")
+    if level != REFIT and source is not None:
+        raise ValueError(f"level={level!r} does not use source. Leave source out, or use level='refit'.")
+    rows, codes = encode_labels(y, ensemble.classes_)
+    n = len(codes)
+    notices = []
+    if n < len(y):
+        notices.append(f"{len(y) - n:,} of {len(y):,} rows have no label; they are not used to fit the adaptation.")
+    if level not in ("auto", AS_IS) and n < 2:
+        raise ValueError(f"level={level!r} needs at least 2 labels; got {n}. Use level='none'.")
+    decision = Decision(level, f"{LEVELS.get(level, level).capitalize()}, as requested.")
     adapted = ensemble
     offsets = None
     scale = 1.0
     with ignore_expected_warnings(), single_thread():
-        if decision.level == REFIT and source is not None:
+        if source is not None:
             adapted = _refit(ensemble, source.samples, _safe_indexing(X, rows), codes, source.balance)
-        elif decision.level == OFFSETS:
-            P = ensemble.predict_proba(X)[rows]
-            offsets, scale = fit_offsets(P, codes, plan.prior)
-            adapted = ensemble.with_offsets(offsets, scale)
+        elif level != AS_IS:
+            decision, adjustment = _fit_level(ensemble, X, rows, codes, level)
+            if adjustment is not None:
+                adapted = ensemble.with_offsets(*adjustment)
+                offsets = adjustment.offsets
+                scale = adjustment.scale
+                if adjustment.effects is not None:
+                    offsets = offsets + _labeled_features(ensemble, X, rows).mean(axis=0) @ adjustment.effects
     names = map(str, ensemble.classes_)
     return adapted, {
         "level": decision.level,
         "reason": decision.reason,
-        "labels": len(codes),
+        "labels": n,
         "offsets": None if offsets is None else dict(zip(names, offsets.tolist(), strict=True)),
         "scale": scale,
         "notices": notices,
     }
+
+
+def _fit_level(
+    ensemble: EnsembleClassifier, X: Any, rows: Ints, codes: Ints, level: str
+) -> tuple[Decision, Adjustment | None]:
+    """Fit class offsets, and effects of features if these are requested or better in cross-validation."""
+    n = len(codes)
+    plan = plan_adaptation(ensemble, n)
+    decision = plan.choose(n) if level == "auto" else Decision(level, f"{LEVELS[level].capitalize()}, as requested.")
+    tests_features = level == FEATURES or (level == "auto" and n >= MIN_FEATURE_LABELS)
+    if decision.level == AS_IS and not tests_features:
+        return decision, None
+    P = ensemble.predict_proba(X)[rows]
+    if tests_features:
+        features = _labeled_features(ensemble, X, rows)
+        feature_std, gains = cross_validate_features(P, codes, plan.prior, features)
+        if level == FEATURES or gains.mean() > standard_error(gains):
+            reason = (
+                f"With {n} labels: {LEVELS[FEATURES]}. In cross-validation on the labels, effects of features change "
+                f"the log loss by {-gains.mean():+.3f}."
+            )
+            return Decision(FEATURES, reason), fit_adjustment(P, codes, plan.prior, features, feature_std)
+    return decision, None if decision.level == AS_IS else fit_adjustment(P, codes, plan.prior)
+
+
+def _labeled_features(ensemble: EnsembleClassifier, X: Any, rows: Ints) -> Array:
+    """Features of labeled samples, as a dense array."""
+    features = ensemble.prepared_features(_safe_indexing(X, rows))
+    return features.toarray() if sparse.issparse(features) else np.asarray(features, dtype=np.float64)
 
 
 def encode_labels(y: Any, classes: Labels) -> tuple[Ints, Ints]:
@@ -584,36 +624,3 @@ def _refit(ensemble: EnsembleClassifier, samples: Samples, X: Any, codes: Ints, 
         new_name += "'"
     domain_all = np.concatenate([domains, np.full(n, new_name)])
     return copy.copy(ensemble).fit(X_all, y_all, sample_domain=domain_all, sample_weight=weights)
-
-
-def _simulate_refit(
-    ensemble: EnsembleClassifier, source: SourceData, plan: AdaptationPlan, n_labels: int
-) -> AdaptationPlan:
-    """The plan with the gain of a refit at this number of labels, by refitting without some source domains.
-
-    The members are fitted without a domain, and again with some of its rows; weights and temperatures are those of the
-    model. Offsets are simulated by the plan already.
-    """
-    rng = np.random.default_rng(0)
-    samples = source.samples
-    if len(samples) > MAX_REFIT_ROWS:
-        samples = samples.take(samples.subsample_rows(MAX_REFIT_ROWS))
-    domain = samples.domain.astype(str)
-    gains = {metric: np.full((len(plan.domains), 1), np.nan) for metric in METRICS}
-    large = [k for k, name in enumerate(plan.domains) if np.sum(domain == name) >= n_labels + MIN_TEST_ROWS]
-    with ignore_expected_warnings(), single_thread():
-        for k in rng.permutation(large)[:MAX_REFIT_DOMAINS].tolist():
-            held_out = np.flatnonzero(domain == plan.domains[k])
-            others = samples.take(np.flatnonzero(domain != plan.domains[k]))
-            if not np.array_equal(np.unique(others.y), ensemble.classes_):
-                continue
-            labeled = rng.permutation(len(held_out))[:n_labels]
-            codes = np.searchsorted(ensemble.classes_, samples.y[held_out])
-            X = _safe_indexing(samples.X, held_out)
-            weights = others.weights(balance=source.balance)
-            before = copy.copy(ensemble).fit(others.X, others.y, sample_domain=others.domain, sample_weight=weights)
-            after = _refit(ensemble, others, _safe_indexing(X, labeled), codes[labeled], source.balance)
-            part = HeldOutDomain(plan.domains[k], before.predict_proba(X), codes)
-            for metric, gain in score_gains(part, after.predict_proba(X), labeled, ensemble.prior_ratio).items():
-                gains[metric][k] = gain
-    return plan.with_refit(n_labels, gains)

@@ -70,6 +70,9 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         For prediction sets: 1 - p(true class) of the samples of each held-out domain.
     conformal_codes : list of ndarray, default=None
         Positions of the true classes of these samples, for class-conditional prediction sets.
+    feature_effects : ndarray of shape (n_features, n_classes), default=None
+        Effects of features on the logits, of an ensemble that was adapted to a domain; of a table, of the features for
+        members that are not trees.
     prior_ratio : ndarray of shape (n_classes,), default=None
         Natural class frequencies over those that the members were trained with, if classes were balanced in training.
         `predict_proba` then refers to the natural frequencies; `predict` and `predict_set` keep the balance.
@@ -111,6 +114,7 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         smoothing: float = 0.0,
         inverse_temperature: float = 1.0,
         calibration_offsets: Array | None = None,
+        feature_effects: Array | None = None,
         conformal_scores: Sequence[Array] | None = None,
         conformal_codes: Sequence[Ints] | None = None,
         prior_ratio: Array | None = None,
@@ -124,6 +128,7 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         self.smoothing = smoothing
         self.inverse_temperature = inverse_temperature
         self.calibration_offsets = calibration_offsets
+        self.feature_effects = feature_effects
         self.conformal_scores = conformal_scores
         self.conformal_codes = conformal_codes
         self.prior_ratio = prior_ratio
@@ -363,13 +368,19 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
             X = self.prepared_features(X)
             for _, rows in EncodedLabels.from_domains(domain, X.shape[0]).iter_rows():
                 P[rows] = smooth_probabilities(P[rows], neighbor_graph(_safe_indexing(X, rows)), self.smoothing)
-        return LogitCalibration(self.inverse_temperature, self.calibration_offsets).apply(P)
+        P = LogitCalibration(self.inverse_temperature, self.calibration_offsets).apply(P)
+        if self.feature_effects is None:
+            return P
+        with np.errstate(divide="ignore"):
+            return softmax(np.log(P) + self.prepared_features(X) @ self.feature_effects)
 
-    def with_offsets(self, offsets: Array, scale: float = 1.0) -> Self:
+    def with_offsets(self, offsets: Array, scale: float = 1.0, feature_effects: Array | None = None) -> Self:
         """The ensemble whose logits under the natural class frequencies are multiplied and shifted by these."""
         shifted = copy(self)
         log_ratio = 0.0 if self.prior_ratio is None else np.log(self.prior_ratio)
         before = 0.0 if self.calibration_offsets is None else self.calibration_offsets
+        if feature_effects is not None:
+            shifted.feature_effects = feature_effects
         shifted.inverse_temperature = scale * self.inverse_temperature
         shifted.calibration_offsets = scale * before + (scale - 1) * log_ratio + offsets
         return shifted

@@ -366,10 +366,11 @@ class UnseenClassifier(BaseSelector):
             Samples of the new domain.
         y : array-like of shape (n_samples,)
             Their classes; None or NaN where the label is not known.
-        level : {"auto", "none", "offsets", "refit"}, default="auto"
-            "none" keeps the model, "offsets" fits class offsets and a temperature, and "refit" fits the members again
-            with the new domain among the source domains. "auto" selects the level with the largest gain for this number
-            of labels in a simulation on held-out domains, if it is unlikely to harm; see :ref:`adapt`.
+        level : {"auto", "none", "offsets", "features", "refit"}, default="auto"
+            "none" keeps the model, "offsets" fits class offsets and a temperature, "features" adds linear effects of
+            the features, and "refit" fits the members again with the new domain among the source domains. "auto"
+            selects "offsets" if they gain in a simulation on held-out domains and are unlikely to harm, and "features"
+            if these are better in cross-validation on at least 25 labels; see :ref:`adapt`.
         sample_domain : array-like of shape (n_samples,), default=None
             The name of the new domain, for each sample; it must not be one of the source domains.
         source : tuple (X, y, sample_domain), default=None

@@ -286,10 +286,11 @@ class Model:
             Rows of the new domain. Rows without a label serve transductive models only.
         label : str, default=None
             The column of the classes; None means the label column of the training table.
-        level : {"auto", "none", "offsets", "refit"}, default="auto"
-            "none" keeps the model, "offsets" fits class offsets and a temperature, and "refit" fits the members again
-            with the new domain among the source domains. "auto" selects the level with the largest gain for this number
-            of labels in a simulation on held-out domains, if it is unlikely to harm; see :ref:`adapt`.
+        level : {"auto", "none", "offsets", "features", "refit"}, default="auto"
+            "none" keeps the model, "offsets" fits class offsets and a temperature, "features" adds linear effects of
+            the features, and "refit" fits the members again with the new domain among the source domains. "auto"
+            selects "offsets" if they gain in a simulation on held-out domains and are unlikely to harm, and "features"
+            if these are better in cross-validation on at least 25 labels; see :ref:`adapt`.
         domain : str, default=None
             The column of the domain of `data`, to verify that it is new; None means the domain column of the training
             table if `data` has it.

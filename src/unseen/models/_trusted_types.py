@@ -647,6 +647,7 @@ RULES: dict[type, Rules] = {
         "inverse_temperature": array("", low=SMALLEST, high=MAX_ABSOLUTE_VALUE),
         "prior_ratio": Rule("k", low=SMALLEST, high=MAX_ABSOLUTE_VALUE),
         "calibration_offsets": Rule("k", low=-MAX_ABSOLUTE_VALUE, high=MAX_ABSOLUTE_VALUE),
+        "feature_effects": Rule("ek", low=-MAX_ABSOLUTE_VALUE, high=MAX_ABSOLUTE_VALUE),
         "held_out": _check_held_out,
         "raw_members": _check_raw_members,
     },
