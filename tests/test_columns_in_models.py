@@ -56,7 +56,7 @@ def test_validate_notes_different_units_and_codes_of_missing_values():
     table["height"] = np.random.default_rng(1).normal(170, 9, size=len(table))
     table.loc[table["site"] == "s2", "height"] /= 2.54  # inches
     table.loc[::10, "dose"] = 999
-    result = unseen.validate(table, **ROLES, methods="logistic", compare_with=())
+    result = unseen.validate(table, **ROLES, methods="nearest mean", compare_with=())
     notices = " ".join(result.settings.notices)
     assert "'height' in s2 look as if they were in different units" in notices
     assert "a factor of 1/2.54" in notices

@@ -55,14 +55,14 @@ def random_votes(rng, candidates, trials, codes, skill):
     return said
 
 
-@pytest.fixture(params=["nested", "cached"])
+@pytest.fixture
 def votes(request):
     """Samples, trials and votes: transductive candidates are better, and so are neighbors of a kind."""
     rng, m, n = np.random.default_rng(0), 6, 50
     codes, domain = rng.integers(N_CLASSES, size=m * n), np.repeat(np.arange(m), n)
     X = 3 * np.eye(N_CLASSES)[codes] + rng.normal(size=(m * n, N_CLASSES))
     samples, candidates = Samples(X, codes, domain), candidates_of(6)
-    trials = trials_of(samples, leave_one_out(domain), nested=request.param == "nested")
+    trials = trials_of(samples, leave_one_out(domain), nested=request.param == "nested")  # or cached
     return candidates, samples, trials, random_votes(rng, candidates, trials, codes, skill=0.7)
 
 
@@ -74,7 +74,11 @@ def relabelled(samples, k):
     return replace(samples, y=y)
 
 
-@pytest.mark.parametrize(("k", "scoring"), [(0, "accuracy"), (3, "accuracy"), (3, "neg_log_loss")])
+@pytest.mark.parametrize(
+    ("votes", "k", "scoring"),
+    [("nested", 0, "accuracy"), ("nested", 3, "neg_log_loss"), ("cached", 3, "accuracy"), ("cached", 0, "neg_log_loss")],
+    indirect=["votes"],
+)
 def test_labels_of_a_domain_change_no_bit_of_the_probabilities_that_are_reported_for_it(votes, k, scoring):
     candidates, samples, trials, said = votes
     features = [samples.X[test] for _, test in trials.natural]
@@ -94,7 +98,7 @@ def test_labels_of_a_domain_change_no_bit_of_the_probabilities_that_are_reported
             assert np.abs(one.held_out[other] - two.held_out[other]).max() > 1e-6
 
 
-@pytest.mark.parametrize("k", [0, 3])
+@pytest.mark.parametrize(("votes", "k"), [("nested", 0), ("cached", 3)], indirect=["votes"])
 def test_labels_of_a_domain_have_no_say_in_the_model_that_is_picked_for_it(votes, k):
     candidates, samples, trials, said = votes
     before, after = (

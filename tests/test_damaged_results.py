@@ -183,7 +183,7 @@ def run_with_store(tmp_path, command, store):
     pytest.importorskip("typer", reason="the command needs its extra")
     from unseen.cli._app import app
 
-    lines = [f"{'abcde'[i % 5]},{i // 5 % 2},{np.sin(i)}" for i in range(200)]
+    lines = [f"{'abcd'[i % 4]},{i // 4 % 2},{np.sin(i)}" for i in range(120)]
     (tmp_path / "t.csv").write_text("\n".join(["site,label,u", *lines]))
     options = ("--methods", "nearest mean", "--jobs", 1, "--store", store)
     return run_command(app, command, tmp_path / "t.csv", *COMMANDS[command], *options)
