@@ -46,18 +46,6 @@ def test_the_pool_of_the_automatic_method_is_told_and_comes_first():
     assert sum(pool["weights"].values()) == pytest.approx(1, abs=0.01)
     for name, weight in pool["weights"].items():
         assert weight == pytest.approx(np.mean([row.settings["members"].get(name, 0) for row in rows]), abs=1e-3)
-    for k, step in enumerate(pool["decisions"]):
-        taken = [row.settings["decisions"][k]["used"] for row in rows]
-        assert (step["used"], step["n"]) == (sum(taken), 3)
-        assert step["sentence"].startswith(f"{step['step']} was used in {sum(taken)} of 3 cases")
-    shares = [one["share"] for one in pool["calibration"]["bins"]]
-    assert sum(shares) == pytest.approx(1, abs=0.01)
-    ends = [(row.settings["forecast"][1], row.accuracy, row.settings["forecast"][2]) for row in rows]
-    assert pool["forecast"]["inside"] == sum(low <= score <= high for low, score, high in ends)
-    assert "at most 75.0%" in pool["forecast"]["sentences"][0]  # 1 - 1 / (3 + 1)
-    # A picture is that of the weightiest projection, if there is one.
-    drawn = [row.settings["projection"]["model"] for row in rows if row.settings["projection"]]
-    assert (summary["embedding"] or {"method": None})["method"] in (drawn or [None])
 
 
 def test_the_summary_is_json(found):
@@ -125,7 +113,6 @@ def test_intervals_know_the_range_of_the_metric(metric, ends):
     verdict = unseen.compare(
         X, LABELS, sample_domain=D, methods=["logistic", "1-NN"], metric=metric, quick=True
     ).verdict
-    assert verdict.scale.bounds == ends
     advice = verdict.recommendation
     assert advice.low is None or ends[0] <= advice.low <= advice.expected <= advice.high <= ends[1]
 
@@ -161,8 +148,7 @@ def test_of_many_classes_confusions_show_those_that_are_confused_most_often(monk
         return unseen.compare(X, LABELS, sample_domain=D, methods=["1-NN"], quick=True)
 
     whole = compared().to_dict()["confusion"]
-    monkeypatch.setattr("unseen.evaluation._comparison.MIN_CONFUSION_CLASSES", 2)
-    monkeypatch.setattr("unseen.evaluation._comparison.MAX_CONFUSION_COUNTS", 4 * len(whole))
+    monkeypatch.setattr("unseen.evaluation._comparison.MAX_CONFUSION_CLASSES", 2)
     shortened = compared()
     for few, all_of_them in zip(shortened.to_dict()["confusion"], whole, strict=True):
         counts = np.array(all_of_them["counts"])
@@ -203,14 +189,11 @@ def test_frame_text_picture_and_page_agree(found):
 
 def test_a_domain_may_be_called_like_a_column_of_the_frame():
     pytest.importorskip("pandas", reason="frames need it")
-    names = ["mean", "seconds", "method", "mean (domain)"]
-    codes = np.where(np.arange(len(Y)) % 7 == 0, 3, CODES)
-    found = unseen.compare(X, Y, sample_domain=np.array(names)[codes], methods=["1-NN", "logistic"])
+    found = unseen.compare(X, Y, sample_domain=np.array(["mean", "seconds", "method"])[CODES], methods=["1-NN"])
+    columns = ["mean (domain)", "method (domain)", "seconds (domain)"]
     frame = found.to_frame()
-    assert sorted(frame.index) == ["1-NN", "logistic"]
-    columns = [name for name in frame.columns if name not in ("kind", "transductive", "mean", "seconds")]
-    assert sorted(columns) == ["mean (domain)", "mean (domain) (domain)", "method (domain)", "seconds (domain)"]
-    np.testing.assert_allclose(frame[columns].mean(axis=1), frame["mean"], atol=1e-4)
+    assert sorted(set(frame.columns) - {"kind", "transductive", "mean", "seconds"}) == columns
+    np.testing.assert_allclose(frame[columns].mean(axis=1), frame["mean"])
 
 
 def test_the_picture_is_drawn(found):

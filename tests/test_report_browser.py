@@ -55,7 +55,7 @@ FAINT = """() => {
 def differing_by_tens():
     """Differences that need labels of three digits and a sign, on both sides of zero."""
     summary = comparison(n_points=9)
-    for row in summary["verdict"]["per_domain"]:
+    for row in summary["verdict"]["intervals"]:
         row.update({key: row[key] and 10 * row[key] for key in ("difference", "low", "high")})
     return summary
 

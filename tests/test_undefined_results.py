@@ -131,10 +131,10 @@ def test_a_better_method_is_named_in_the_advice():
     y, strong, weak = predictions()
     found = validate_predictions(y, {"mine": weak, "other": strong}, sample_domain=SITES, threshold="cost=5:1")
     text = str(found)
-    assert "Use other. Log loss" in text
+    assert "Use other. It is clearly better than mine: log loss" in text
     assert "a missed event costs 5 and a false alarm 1" in text
     reverse = str(validate_predictions(y, {"other": strong, "mine": weak}, sample_domain=SITES, threshold="youden"))
-    assert "Use other. Log loss" in reverse
+    assert "Use other. No alternative has a lower log loss: " in reverse
     assert "the threshold with the largest sum of sensitivity and specificity" in reverse
 
 

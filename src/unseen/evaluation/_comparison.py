@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,20 +14,18 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.base import clone
 from sklearn.decomposition import PCA
+from sklearn.metrics import confusion_matrix
 
 from ..exceptions import DataWarning, warn
 from ..linalg import Array, Ints
 from ..model_selection import (
     AUTO_TRANSDUCTIVE,
-    METHODS,
-    N_CALIBRATION_BINS,
     check_comparison_size,
     check_metric,
     get_metric,
     group_by,
     ignore_expected_warnings,
     method_names,
-    metric_range,
     prepare_samples,
     transform_for_classifier,
 )
@@ -41,15 +38,12 @@ from ..utils.optional_imports import environment_info, optional_import
 from ..utils.samples import Balance, Samples
 from ..utils.validation import encode_domains
 from ._protocol import Protocol
-from ._recommendation import Verdict, describe_imbalance, make_verdict
+from ._recommendation import ComparisonResults, Verdict, describe_imbalance, format_score, make_verdict
 from ._result import EvaluationResult, ValidationResult, ValidationSettings, read_threshold
 from ._run import Entry, HeldOutPredictions, Study, parse_models, read_data, run
-from ._statistics import CONFIDENCE_LEVEL, ComparisonResults, Interval, select_best_validated
-from ._statistics import Scale as ScoreScale
 from ._store import Row
 
-MAX_CONFUSION_COUNTS = 100_000  # in all confusion tables together; they take a few megabytes of the page
-MIN_CONFUSION_CLASSES = 8  # in each confusion table
+MAX_CONFUSION_CLASSES = 30  # in each confusion table: those that are confused most often
 MAX_PLOT_POINTS = 2000  # more points overlap and make the page slow
 MAX_VALIDATED_CLASSES = 12  # measures of more make neither a legible section nor a fast one
 VERSION_KEYS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
@@ -126,11 +120,11 @@ class Comparison(EvaluationResult):
         summary = {
             "title": f"unseen compare: {table.name}",
             "data": _describe_data(table),
-            "verdict": _describe_verdict(self.verdict),
+            "verdict": self.verdict.to_dict(),
             "domains": [", ".join(task.targets) for task in self.predictions.tasks],
             "methods": _describe_methods(self.rows),
             "validation": validation,
-            "ensemble": _describe_ensembles(self.rows, self.verdict),
+            "ensemble": _describe_ensembles(self.rows),
             "embedding": None if row is None else _embed_rows(self.predictions, self.protocol, row),
             "diagnosis": self.diagnosis.summary(),
             "confusion": _count_confusions(self.predictions, self.verdict),
@@ -164,17 +158,16 @@ class Comparison(EvaluationResult):
             of another column is renamed, such as to "mean (domain)".
         """
         pandas = optional_import("pandas", "to_frame()")
-        summary = self.to_dict()
-        names = {domain: domain for domain in summary["domains"]}
-        for name in {"method", "kind", "transductive", "mean", "seconds"} & set(names):
-            while names[name] == name or list(names.values()).count(names[name]) > 1:
-                names[name] += " (domain)"
-        methods = pandas.DataFrame(summary["methods"]).rename(columns={"name": "method"})
-        accuracies = pandas.DataFrame(
-            {names[domain]: cell and cell["mean"] for domain, cell in cells.items()} for cells in methods["accuracies"]
-        )
-        parts = [methods[["method", "kind", "transductive"]], accuracies, methods[["mean", "seconds"]]]
-        return pandas.concat(parts, axis=1).set_index("method").sort_values("mean", ascending=False)
+        fixed = ("kind", "transductive", "mean", "seconds")
+        records = []
+        for method in self.to_dict()["methods"]:
+            scores = {
+                f"{domain} (domain)" if domain in (*fixed, "method") else domain: cell and cell["mean"]
+                for domain, cell in method["accuracies"].items()
+            }
+            first, transductive, mean, seconds = ({name: method[name]} for name in fixed)
+            records.append({"method": method["name"], **first, **transductive, **scores, **mean, **seconds})
+        return pandas.DataFrame(records).set_index("method").sort_values("mean", ascending=False)
 
     def plot(self, figure: Any = None) -> Any:
         """Draw the scores and the paired difference on each held-out domain.
@@ -208,7 +201,7 @@ class Comparison(EvaluationResult):
         for method in rank_methods(methods):
             score = "failed"
             if method["mean"] is not None:
-                score = f"{self.verdict.scale.format_score(method['mean']):>6}{'*' * method['transductive']}"
+                score = f"{format_score(self.verdict.metric, method['mean']):>6}{'*' * method['transductive']}"
             lines.append(f"{method['name']:<{width}}  {score}")
         advice = [self.verdict.recommendation.sentence] if self.verdict.recommendation else []
         return "\n".join([*lines, "", *advice, self.verdict.headline, *self.verdict.sentences])
@@ -364,16 +357,8 @@ def compare(
     if methods is None:
         methods = comparison_methods(protocol.transductive)
     predictions = run(table, methods, protocol, store=store, n_jobs=n_jobs, verbose=verbose, client=client)
-    samples = table.samples
-    groups = {} if samples.group is None else {name: samples.group[i] for name, i in predictions.positions.items()}
-    limits = metric_range(chosen.scoring, len(classes))
-    results = ComparisonResults(
-        predictions.rows,
-        {name: samples.codes[positions] for name, positions in predictions.positions.items()},
-        ScoreScale(chosen.label, chosen.percent, limits),
-        groups,
-    )
-    verdict = make_verdict(results, protocol.resolve_selection(n_domains - 1), seed=protocol.seed)
+    results = ComparisonResults.from_predictions(predictions, classes, protocol.metric)
+    verdict = make_verdict(results, protocol.resolve_selection(n_domains - 1))
     imbalance = describe_imbalance(Counter(table.y.tolist()), chosen.label)
     if imbalance is not None:
         verdict = replace(verdict, sentences=[*verdict.sentences, imbalance])
@@ -419,37 +404,6 @@ def _describe_data(table: Table) -> dict[str, Any]:
     }
 
 
-def _describe_verdict(verdict: Verdict) -> dict[str, Any]:
-    """Return the verdict in words and in numbers."""
-    return {
-        "decision": verdict.decision,
-        "headline": verdict.headline,
-        "sentences": verdict.sentences,
-        **_describe_interval(verdict.interval),
-        "level": CONFIDENCE_LEVEL,
-        "metric": verdict.scale.metric,
-        "share": verdict.scale.share,
-        "per_domain": [
-            {"domain": d.domain, "invariant": d.invariant, "plain": d.plain, **_describe_interval(d.interval)}
-            for d in verdict.per_domain
-        ],
-        "auto": _describe_interval(verdict.auto) if verdict.auto else None,
-        "opt_in": _describe_interval(verdict.opt_in) if verdict.opt_in else None,
-        "recommendation": asdict(verdict.recommendation) if verdict.recommendation else None,
-    }
-
-
-def _describe_interval(interval: Interval | None) -> dict[str, Any]:
-    if interval is None:
-        return {"difference": None, "low": None, "high": None}
-    is_informative = interval.is_informative
-    return {
-        "difference": interval.difference,
-        "low": interval.low if is_informative else None,
-        "high": interval.high if is_informative else None,
-    }
-
-
 def _describe_methods(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the scores of each method: mean and sd over repeats on each domain, and over domains.
 
@@ -485,29 +439,19 @@ def _describe_methods(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _select_plotted_row(rows: Sequence[Row]) -> Row | None:
-    """Select the row to plot: the best validated invariant projection, on the domain hardest for plain classifiers.
-
-    Without an invariant projection, ensembles that contain a projection are plotted by the one with the largest weight.
-    """
-    usable = [row for row in rows if row.status == "ok" and row.validation is not None and row.repeat == 0]
+    """Select the row to plot: the best validated invariant projection, on the domain hardest for plain classifiers."""
+    usable = [row for row in rows if row.has_score and row.validation is not None and row.repeat == 0]
     names = method_names(kind="invariant", is_projection=True)
-    projections = [row for row in usable if row.method in names]
-    if not projections:
-        projections = [row for row in usable if row.kind == "auto" and row.settings.get("projection")]
+    projections = group_by([row for row in usable if row.method in names], lambda row: row.method)
     if not projections:
         return None
-
-    def mean_validation(name: str) -> float:
-        return float(np.mean([row.validation for row in projections if row.method == name]))
-
-    best = max(dict.fromkeys(row.method for row in projections), key=mean_validation)
+    best = max(projections, key=lambda own: np.mean([row.validation for row in own]))
 
     def plain_score(row: Row) -> float:
-        others = [other for other in usable if other.domain == row.domain and other.kind == "plain"]
-        plain = select_best_validated(others, {other.method for other in others})
-        return np.inf if plain is None or plain.accuracy is None else plain.accuracy
+        scores = [other.accuracy for other in usable if other.domain == row.domain and other.kind == "plain"]
+        return float(np.mean(scores or [np.inf]))
 
-    return min((row for row in projections if row.method == best), key=plain_score)
+    return min(best, key=plain_score)
 
 
 def project_rows(
@@ -525,7 +469,7 @@ def project_rows(
     entry = Entry.make(study.models[row.method], protocol, table.take(train).samples)
     if not entry.plan.exact:
         train, test = (part[table.samples.take(part).subsample_rows(entry.plan.choice_rows)] for part in (train, test))
-    settings = _projection_settings(row)
+    settings = row.settings
     candidate = next(
         one
         for one in entry.candidates
@@ -539,41 +483,34 @@ def project_rows(
     return samples, transform_for_classifier(pipeline, samples.X, samples.domain), rows, len(train)
 
 
-def _projection_settings(row: Row) -> dict[str, Any]:
-    """Return the settings of the plotted projection: for an ensemble, those of the one with the largest weight."""
-    settings: dict[str, Any] = row.settings["projection"] if row.kind == "auto" else row.settings
-    return settings
-
-
 def _embed_rows(predictions: HeldOutPredictions, protocol: Protocol, row: Row) -> dict[str, Any]:
     """Return samples before and after a projection, in two dimensions."""
     samples, after, rows, n_train = project_rows(predictions, protocol, row)
-    settings = _projection_settings(row)
-    name = settings.get("model", row.method)
-    pca = PCA(2 if samples.X.shape[1] > 1 else 1, random_state=0).fit(samples.X[:n_train])
-    before = pca.transform(samples.X)
-    has_one_component = after.shape[1] == 1
-    if has_one_component:  # as with two classes: the second axis is the first principal component
+    settings = dict(row.settings)
+    name = settings.pop("model", row.method)
+    before = np.zeros((len(samples), 2))
+    n_principal = min(2, samples.X.shape[1])
+    before[:, :n_principal] = PCA(n_principal, random_state=0).fit(samples.X[:n_train]).transform(samples.X)
+    components = "two components"
+    if after.shape[1] == 1:  # as with two classes
         after = np.column_stack([after[:, 0], before[:, 0]])
-    if before.shape[1] == 1:
-        before = np.column_stack([before[:, 0], np.zeros(len(before))])
+        components = "its component and a principal one"
     # At most half of the plotted rows are targets, unless there are few source rows.
     rng = np.random.default_rng(protocol.seed)
     target = rng.permutation(np.arange(n_train, len(samples)))
     target = target[: max(MAX_PLOT_POINTS // 2, MAX_PLOT_POINTS - n_train)]
     shown = np.sort(np.concatenate([target, rng.permutation(n_train)[: MAX_PLOT_POINTS - len(target)]]))
-    domains = list(dict.fromkeys(samples.domain.tolist()))
-    components = "its component and a principal one" if has_one_component else "two components"
+    domains, codes = encode_domains(samples.domain[shown])
     return {
         "method": name,
         "held_out": row.domain,
-        "settings": {key: value for key, value in settings.items() if key != "model"},
+        "settings": settings,
         "classes": [str(label) for label in samples.classes],
         "domains": domains,
-        "before": _scale_to_unit_square(before[shown, :2]),
+        "before": _scale_to_unit_square(before[shown]),
         "after": _scale_to_unit_square(after[shown, :2]),
         "class": samples.codes[shown],
-        "domain": [domains.index(domain) for domain in samples.domain[shown].tolist()],
+        "domain": codes,
         "row": predictions.table.rows[rows[shown]] + 1,
         "before_label": "the first two principal components",
         "after_label": f"{name}: {components}",
@@ -598,25 +535,21 @@ def _count_confusions(predictions: HeldOutPredictions, verdict: Verdict) -> list
         return []
     method = verdict.recommendation.method
     classes = predictions.table.samples.classes
-    groups = group_by(
-        [row for row in predictions.rows if row.method == method and row.codes is not None], lambda row: row.domain
-    )
-    max_classes = max(MIN_CONFUSION_CLASSES, math.isqrt(MAX_CONFUSION_COUNTS // max(len(groups), 1)))
+    predicted = [row for row in predictions.rows if row.method == method and row.codes is not None]
     tables = []
-    for rows in groups:
+    for rows in group_by(predicted, lambda row: row.domain):
         truth = predictions.truth(rows[0])
-        counts = np.zeros((len(classes), len(classes)))
-        for row in rows:
-            np.add.at(counts, (truth, np.asarray(row.codes)), 1 / len(rows))
+        labels = np.arange(len(classes))
+        counts = np.mean([confusion_matrix(truth, row.codes, labels=labels) for row in rows], axis=0)
         mistakes = counts.sum(axis=0) + counts.sum(axis=1) - 2 * counts.diagonal()
-        shown = np.sort(np.argsort(-mistakes, kind="stable")[:max_classes])
+        shown = np.sort(np.argsort(-mistakes, kind="stable")[:MAX_CONFUSION_CLASSES])
         tables.append(
             {
                 "domain": rows[0].domain,
                 "method": method,
                 "classes": [str(classes[code]) for code in shown],
                 "counts": counts[np.ix_(shown, shown)].round(3),
-                "totals": np.bincount(truth, minlength=len(classes))[shown],
+                "totals": counts.sum(axis=1).round().astype(int)[shown],
                 "repeats": len(rows),
                 "left_out": len(classes) - len(shown),
             }
@@ -627,84 +560,24 @@ def _count_confusions(predictions: HeldOutPredictions, verdict: Verdict) -> list
 def _shown_settings(row: Row) -> dict[str, Any]:
     """Return the settings to show: for an ensemble, the weights of its members."""
     settings = row.settings
-    if row.kind != "auto" or "members" not in settings:
+    if "members" not in settings:
         return settings
     return {"model": settings["model"], **settings["members"], "smoothing": settings["smoothing"]}
 
 
-def _describe_ensembles(rows: Sequence[Row], verdict: Verdict) -> dict[str, Any] | None:
-    """Return the members of the ensembles of the automatic method and their calibration.
-
-    They are those of "auto", if it was compared; decisions about transductive steps are those of "auto, transductive".
-    """
-    all_rows = [row for row in rows if row.kind == "auto" and row.status == "ok" and row.method in METHODS]
-    if not all_rows:
+def _describe_ensembles(rows: Sequence[Row]) -> dict[str, Any] | None:
+    """Return the mean weights of the members of the ensembles of the automatic method, largest first."""
+    ensembles = group_by([row for row in rows if "members" in row.settings], lambda row: row.method)
+    if not ensembles:
         return None
-    method = min((row.method for row in all_rows), key=list(METHODS).index)
-    settings = [row.settings for row in all_rows if row.method == method]
-    names = dict.fromkeys(name for one in settings for name in one["members"])
-    weights = {name: float(np.mean([one["members"].get(name, 0.0) for one in settings])) for name in names}
-    decided = [row for row in all_rows if row.settings["decisions"]]
-    steps = group_by([step for row in decided for step in row.settings["decisions"]], lambda step: step["step"])
-    calibrations = [one["calibration"] for one in settings]
-    mean_errors = {
-        stage: {name: float(np.mean([one[stage][name] for one in calibrations])) for name in ("ece", "log_loss")}
-        for stage in ("before", "after")
-    }
+    own = ensembles[0]  # "auto" precedes "auto, transductive"
+    members = [row.settings["members"] for row in own]
+    weights = {name: float(np.mean([one.get(name, 0.0) for one in members])) for one in members for name in one}
     return {
-        "method": method,
-        "n": len(settings),
+        "method": own[0].method,
+        "n": len(own),
         "weights": dict(sorted(weights.items(), key=lambda item: -item[1])),
-        "decisions": [_describe_step(step, len(decided), verdict.scale) for step in steps],
-        "decided_by": decided[0].method if decided else None,
-        "calibration": {**mean_errors, "bins": _merge_bins([one["after"]["bins"] for one in calibrations])},
-        "forecast": _check_forecasts([row for row in all_rows if row.method == method]),
     }
-
-
-def _describe_step(decisions: Sequence[dict[str, Any]], n_ensembles: int, scale: ScoreScale) -> dict[str, Any]:
-    """Return how often a transductive step was used, and its mean gains."""
-    n_used = sum(decision["used"] for decision in decisions)
-    gains = {name: float(np.mean([decision[name] for decision in decisions])) for name in ("natural", "skewed")}
-    sentence = (
-        f"{decisions[0]['step']} was used in {n_used} of {n_ensembles} cases: on held-out domains of the validation it "
-        f"gained {scale.format_difference(gains['natural'])}, and {scale.format_difference(gains['skewed'])} on "
-        "subsamples of these domains with skewed classes."
-    )
-    return {"step": decisions[0]["step"], "used": n_used, "n": n_ensembles, **gains, "sentence": sentence}
-
-
-def _merge_bins(tables: Sequence[Sequence[dict[str, float]]]) -> list[dict[str, float]]:
-    """Merge the bins of several calibration tables."""
-
-    def bin_number(entry: dict[str, float]) -> int:
-        return min(int(N_CALIBRATION_BINS * entry["confidence"]), N_CALIBRATION_BINS - 1)
-
-    merged = []
-    for entries in group_by([entry for table in tables for entry in table], bin_number):
-        shares = [entry["share"] for entry in entries]
-        means = {
-            name: float(np.average([entry[name] for entry in entries], weights=shares))
-            for name in ("confidence", "accuracy")
-        }
-        merged.append({**means, "share": sum(shares) / len(tables)})
-    return sorted(merged, key=lambda entry: entry["confidence"])
-
-
-def _check_forecasts(rows: Sequence[Row]) -> dict[str, Any]:
-    """Count the forecasts that were right: those that each ensemble made of its held-out domain."""
-    scored = [row for row in rows if row.accuracy is not None]
-    is_inside = []
-    for row in scored:
-        low, high = (end for end in row.settings["forecast"][1:])
-        is_inside.append((low is None or row.accuracy >= low) and (high is None or row.accuracy <= high))
-    n_domains = len({row.domain for row in rows})
-    sentences = [
-        f"Prediction sets (predict_set) can have a coverage of at most {n_domains / (n_domains + 1):.1%}.",
-        "Each ensemble made a forecast of its held-out domain from the other domains: "
-        f"{sum(is_inside)} of {len(is_inside)} forecasts were right.",
-    ]
-    return {"domains": n_domains, "inside": sum(is_inside), "n": len(is_inside), "sentences": sentences}
 
 
 def _describe_provenance(protocol: Protocol, facts: Mapping[str, Any]) -> dict[str, Any]:

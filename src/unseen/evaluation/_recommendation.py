@@ -1,34 +1,245 @@
 """What to use and why: the recommended method, its expected performance, and whether invariance helped.
 
-The automatic method is recommended, or the best validated one if it was not compared, unless another method has a lower
-log loss on held-out domains, and no lower score, by one standard error over domains. The same function serves
-comparisons and validations, on terminal and page.
+The automatic method is recommended, or the best validated one if it was not compared, unless another method is clearly
+better: its log loss on held-out domains is lower by more than a standard error of the paired difference over domains,
+and its score is not lower by as much. The same function serves comparisons and validations, on terminal and page.
+
+Differences are paired by sample for accuracy and by domain for other metrics, and averaged over domains. On each
+held-out domain, a kind of methods is represented by its method with the best *validation* score: a choice by the
+results on that domain would favor the kind with more methods. Domains are the sampling units, and there are few of
+them: the standard error is multiplied by a quantile of Student's t distribution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
-from ..model_selection import AUTO_TRANSDUCTIVE, METHODS, describe_rare_class
-from ._statistics import (
-    ACCURACY_SCALE,
-    CONFIDENCE_LEVEL,
-    ComparisonResults,
-    DomainDifference,
-    Interval,
-    Kind,
-    Scale,
-    mean_and_error,
+from ..linalg import Array, Ints
+from ..model_selection import (
+    AUTO_TRANSDUCTIVE,
+    MAX_USABLE_SHARE,
+    METHODS,
+    Forecast,
+    Metric,
+    describe_rare_class,
+    get_metric,
+    group_by,
+    metric_range,
 )
+from ._run import HeldOutPredictions
+from ._store import Row
 
+CONFIDENCE_LEVEL = 0.95
 MAJORITY = "majority"
 EQUALITY_TOLERANCE = 1e-9  # means of the same log losses may differ by rounding
 MIN_GAIN_OVER_MAJORITY = 0.02  # of accuracy; a smaller gain is pointed out
+SMALLEST_PROBABILITY = 1e-7  # of which a log loss takes the logarithm
+PERCENT_DECIMALS = 6  # to which percentages are rounded first, so that rounding errors do not decide ties such as 80.75
 BALANCED_ACCURACY_ADVICE = "The metric balanced_accuracy gives all classes the same weight."
+
+
+def format_score(metric: Metric, score: float) -> str:
+    """Format a score with its unit."""
+    return f"{round(100 * score, PERCENT_DECIMALS):.1f}%" if metric.percent else f"{score:.3f}"
+
+
+def _format_signed(metric: Metric, difference: float) -> str:
+    """Format a difference of scores without its unit."""
+    return f"{round(100 * difference, PERCENT_DECIMALS):+.1f}" if metric.percent else f"{difference:+.3f}"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean difference of scores over held-out domains, its 95% confidence interval, and both in words."""
+
+    difference: float
+    low: float
+    high: float
+    text: str
+    is_informative: bool
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 if the first or the second side is significantly better, otherwise 0."""
+        return int(self.low > 0) - int(self.high < 0)
+
+    def to_dict(self) -> dict[str, float | None]:
+        """Return the numbers; ends that are not informative are None."""
+        low, high = (self.low, self.high) if self.is_informative else (None, None)
+        return {"difference": self.difference, "low": low, "high": high}
+
+
+def squared_error(values: Array, groups: Any = None) -> float:
+    """Compute the squared standard error of the mean of samples, which are dependent within groups such as patients."""
+    codes = np.arange(len(values)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    deviations = np.bincount(codes, values - values.mean())
+    # At least the value for one differing group: agreement of two methods on a few samples does not prove equality.
+    return float(max(deviations @ deviations / len(values) ** 2, 1 / len(deviations) ** 2))
+
+
+def mean_and_error(means: Sequence[float], squared_errors: Sequence[float]) -> tuple[float, float]:
+    """Compute the mean of differences over domains, and its standard error for the population of domains.
+
+    `squared_errors` are those of the differences on each domain. The standard errors are the limits of a bootstrap over
+    domains, and of one over the samples within them. The first contains the noise of the samples already; the second is
+    a lower bound for the case that few domains agree by chance. With one domain the error is infinite.
+    """
+    n_domains = len(means)
+    if n_domains == 1:
+        return float(means[0]), np.inf
+    return float(np.mean(means)), float(np.sqrt(max(np.var(means, ddof=1), np.mean(squared_errors)) / n_domains))
+
+
+def mean_interval(
+    means: Sequence[float], squared_errors: Sequence[float], metric: Metric, bounds: tuple[float, float] = (0.0, 1.0)
+) -> Interval:
+    """Compute the mean of differences over domains, with an interval for the mean of the population of domains."""
+    n_domains = len(means)
+    span = bounds[1] - bounds[0]
+    mean, error = mean_and_error(means, squared_errors)
+    half_width = float(stdtrit(max(n_domains - 1, 1), (1 + CONFIDENCE_LEVEL) / 2)) * error
+    low = max(mean - half_width, -span)
+    high = min(mean + half_width, span)
+    is_informative = bool(np.isfinite([low, high]).all()) and half_width <= MAX_USABLE_SHARE * span
+    text = _format_signed(metric, mean) + " points" * metric.percent
+    if is_informative:
+        text += f", {CONFIDENCE_LEVEL:.0%} interval {_format_signed(metric, low)} to {_format_signed(metric, high)}"
+    else:
+        text += f" (too few held-out domains for a {CONFIDENCE_LEVEL:.0%} interval)"
+    return Interval(mean, low, high, text, is_informative)
+
+
+def select_best_validated(rows: Iterable[Row], methods: Container[str]) -> Row | None:
+    """Select the row of some methods with the best validation score.
+
+    Ties are broken by the order of METHODS, then by that of the rows.
+    """
+    order = {name: -position for position, name in enumerate(METHODS)}
+
+    def rank(row: Row) -> tuple[float, int]:
+        is_validated = row.validation is not None and np.isfinite(row.validation)
+        return (row.validation if is_validated else -np.inf), order.get(row.method, -len(order))  # type: ignore[return-value]
+
+    return max((row for row in rows if row.method in methods and row.status == "ok"), key=rank, default=None)
+
+
+@dataclass(frozen=True)
+class ComparisonResults:
+    """Rows with their predictions, and the statistics that a recommendation needs.
+
+    `truth` holds the true classes of each held-out domain, `groups` its groups of dependent samples (as patients) if
+    they are known, and `bounds` the lowest and the highest value of the metric.
+    """
+
+    rows: Sequence[Row]
+    truth: Mapping[str, Ints]
+    metric: Metric = field(default_factory=lambda: get_metric("accuracy"))
+    bounds: tuple[float, float] = (0.0, 1.0)
+    groups: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_predictions(cls, predictions: HeldOutPredictions, classes: Any, metric: str) -> ComparisonResults:
+        """Collect the results of a run; `classes` are those of the columns of probabilities, in sorted order."""
+        table = predictions.table
+        chosen = get_metric(metric)
+        domains = {", ".join(task.targets): predictions.positions[task.name] for task in predictions.tasks}
+        truth = {name: np.searchsorted(classes, table.y[rows]) for name, rows in domains.items()}
+        groups = {} if table.group is None else {name: table.group[rows] for name, rows in domains.items()}
+        bounds = metric_range(chosen.scoring, len(classes))
+        return cls(predictions.rows, truth, chosen, bounds, groups)
+
+    @property
+    def has_sample_scores(self) -> bool:
+        """Whether every sample has a score, so that samples can be paired and the noise of their mean is known."""
+        return self.metric.scoring == "accuracy"
+
+    def methods_of_kind(self, kind: str) -> list[str]:
+        """List the methods of a kind, in the order of METHODS, then of the rows."""
+        present = dict.fromkeys(row.method for row in self.rows if row.kind == kind)
+        return [name for name in METHODS if name in present] + [name for name in present if name not in METHODS]
+
+    def _sample_scores(self, row: Row) -> Array:
+        """Return the scores of single samples, or else the score of the row."""
+        if not self.has_sample_scores:
+            return np.array([row.accuracy], dtype=float)
+        return np.asarray(row.codes == self.truth[row.domain], dtype=float)
+
+    def compare(self, first: Sequence[str], second: Sequence[str]) -> tuple[list[float], list[float]]:
+        """Return mean differences and their squared errors on each domain where both sides have a score.
+
+        Each side is represented by its best validated method.
+        """
+        differences: dict[str, list[Array]] = {}
+        for rows in group_by(self.rows, lambda row: (row.domain, row.repeat)):
+            one = select_best_validated(rows, first)
+            two = select_best_validated(rows, second)
+            if one is not None and two is not None and one.has_score and two.has_score:
+                difference = self._sample_scores(one) - self._sample_scores(two)
+                differences.setdefault(one.domain, []).append(difference)
+        by_domain = {domain: np.mean(values, axis=0) for domain, values in differences.items()}
+        errors = [
+            squared_error(values, self.groups.get(domain)) if self.has_sample_scores else 0.0
+            for domain, values in by_domain.items()
+        ]
+        return [float(values.mean()) for values in by_domain.values()], errors
+
+    def mean_interval(self, first: Sequence[str], second: Sequence[str]) -> Interval | None:
+        """Compute the mean difference of two sides over domains, with its interval; None without domains."""
+        means, errors = self.compare(first, second)
+        return mean_interval(means, errors, self.metric, self.bounds) if means else None
+
+    @cached_property
+    def scored_rows(self) -> dict[str, dict[str, list[Row]]]:
+        """Rows that have a score, by method and domain."""
+        scored: dict[str, dict[str, list[Row]]] = {}
+        for row in self.rows:
+            if row.has_score:
+                scored.setdefault(row.method, {}).setdefault(row.domain, []).append(row)
+        return scored
+
+    @property
+    def candidates(self) -> list[str]:
+        """Methods that may be recommended: those with a score on every domain on which any method has one."""
+        n_domains = max(map(len, self.scored_rows.values()), default=0)
+        excluded = {AUTO_TRANSDUCTIVE, *self.methods_of_kind("reference")}
+        return [
+            method
+            for method, domains in self.scored_rows.items()
+            if len(domains) == n_domains and method not in excluded
+        ]
+
+    def scores(self, method: str) -> dict[str, float]:
+        """Return the scores of a method by domain, as means over repeats."""
+        return {name: float(np.mean([row.accuracy for row in rows])) for name, rows in self.scored_rows[method].items()}
+
+    def mean_score(self, method: str) -> float:
+        """Compute the mean score of a method over domains."""
+        return float(np.mean([*self.scores(method).values()]))
+
+    def log_losses(self, method: str) -> dict[str, float]:
+        """Return the log losses of a method by domain, as means over repeats."""
+        losses = {}
+        for name, rows in self.scored_rows[method].items():
+            P = np.stack([np.asarray(row.probabilities) for row in rows])
+            true = P[:, np.arange(P.shape[1]), self.truth[name]]
+            losses[name] = float(-np.log(np.maximum(true, SMALLEST_PROBABILITY)).mean())
+        return losses
+
+    def forecast(self, method: str) -> Forecast:
+        """Predict the score of a method on a new domain from its scores on held-out domains."""
+        scores = self.scores(method)
+        n_rows = None
+        if self.has_sample_scores:
+            n_rows = np.array(
+                [len(np.unique(self.groups[name])) if self.groups else len(self.truth[name]) for name in scores]
+            )
+        return Forecast.from_scores(np.array([*scores.values()]), self.metric, self.bounds, n_rows)
 
 
 @dataclass(frozen=True)
@@ -36,118 +247,133 @@ class Recommendation:
     """The recommended method, and its expected score on a new domain.
 
     `low` and `high` are the ends of a 95% prediction interval for the score on a new domain, None if the held-out
-    domains are too few for an informative one; `scores` are those of the held-out domains. `compared_to` is the best
-    alternative, the plain one with the lowest log loss unless the method is plain itself. `log_loss` and
-    `other_log_loss` are mean log losses of both over held-out domains.
+    domains are too few for an informative one; `scores` are those of the held-out domains. `compared_to` is the method
+    that it replaces or, if it is the default, the alternative with the lowest log loss. `log_loss` and `other_log_loss`
+    are mean log losses of both over held-out domains.
     """
 
     method: str
     expected: float
     low: float | None
     high: float | None
-    worst: float
-    worst_domain: str
     scores: dict[str, float]
     sentence: str
+    log_loss: float
     compared_to: str | None = None
-    log_loss: float | None = None
     other_log_loss: float | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The recommendation, and the difference of invariant and plain methods over all held-out domains.
+    """The recommendation, and whether invariant methods did better than plain ones over all held-out domains.
 
-    `auto` is the difference of the automatic method from plain classifiers, and `opt_in` that of
-    "auto, transductive" from "auto", if they were compared.
+    `decision` is the kind of methods that is significantly better, or "none". `intervals` are mean differences: of
+    invariant methods from plain ones, of the automatic method from plain ones, and of "auto, transductive" from "auto",
+    as far as they were compared.
     """
 
-    decision: Kind
-    interval: Interval | None
-    per_domain: list[DomainDifference]
+    decision: str
     headline: str
     sentences: list[str]
-    auto: Interval | None = None
+    intervals: dict[str, Interval]
+    metric: Metric
     recommendation: Recommendation | None = None
-    scale: Scale = ACCURACY_SCALE
-    opt_in: Interval | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict in words and in numbers."""
+        return {
+            "decision": self.decision,
+            "headline": self.headline,
+            "sentences": self.sentences,
+            "intervals": [{"label": label, **one.to_dict()} for label, one in self.intervals.items()],
+            "level": CONFIDENCE_LEVEL,
+            "metric": self.metric.label,
+            "share": self.metric.percent,
+            "recommendation": asdict(self.recommendation) if self.recommendation else None,
+        }
 
 
-def make_verdict(results: ComparisonResults, selection: str = "domain", *, seed: int = 0) -> Verdict:
+def make_verdict(results: ComparisonResults, selection: str = "domain") -> Verdict:
     """Make the verdict of results with one held-out domain in each task; `selection` is the validation scheme."""
     if selection == "oracle":
         headline = "No verdict: labels of the held-out domains selected the settings, for reference only."
-        return Verdict("none", None, [], headline, [], scale=results.scale)
+        return Verdict("none", headline, [], {}, results.metric)
     plain = results.methods_of_kind("plain")
     invariant = results.methods_of_kind("invariant")
-    pairs = results.pair_methods(invariant, plain)
-    interval = results.mean_interval(pairs)
-    auto = [name for name in [results.auto_method] if name is not None]
-    opt_in = None
-    if auto and auto[0] != AUTO_TRANSDUCTIVE:
-        opt_in = results.mean_interval(results.pair_methods([AUTO_TRANSDUCTIVE], auto))
-    recommendation = recommend(results)
+    auto = [name for name in results.methods_of_kind("auto") if name != AUTO_TRANSDUCTIVE]
+    sides = {
+        "Invariant against plain": (invariant, plain),
+        "Auto against plain": (auto, plain),
+        "Auto, transductive against auto": ([AUTO_TRANSDUCTIVE], auto),
+    }
+    differences = {label: results.mean_interval(*pair) for label, pair in sides.items()}
+    intervals = {label: interval for label, interval in differences.items() if interval is not None}
     headline = "There is nothing to compare: that takes an invariant method and a plain classifier."
-    if interval is not None:
-        headline = _describe_invariance(interval, len(pairs), len({row.domain for row in results.rows}))
+    decision = "none"
+    if invariance := differences["Invariant against plain"]:
+        decision = ("none", "invariant", "plain")[invariance.sign]
+        start = {
+            "invariant": "Invariance helped: {}, over plain classifiers.",
+            "plain": "Plain classifiers did better: {}, for invariant methods.",
+            "none": "No detectable difference between invariant methods and plain classifiers: {}.",
+        }[decision]
+        n_compared = len(results.compare(invariant, plain)[0])
+        n_domains = len({row.domain for row in results.rows})
+        where = "" if n_compared == n_domains else f" On {n_compared} of {n_domains} held-out domains."
+        headline = start.format(invariance.text) + where
+    recommendation = recommend(results)
     sentences = [
-        *_compare_to_kfda(results),
-        *_describe_opt_in(opt_in),
+        *_compare_to_kfda(results, invariant),
+        *_describe_opt_in(intervals.get("Auto, transductive against auto")),
         *_compare_to_majority(results, recommendation),
     ]
-    return Verdict(
-        decision="none" if interval is None else interval.decision,
-        interval=interval,
-        per_domain=[results.domain_difference(pair, seed) for pair in pairs],
-        headline=headline,
-        sentences=sentences,
-        auto=results.mean_interval(results.pair_methods(auto, plain)),
-        recommendation=recommendation,
-        scale=results.scale,
-        opt_in=opt_in,
-    )
+    return Verdict(decision, headline, sentences, intervals, results.metric, recommendation)
 
 
 def recommend(results: ComparisonResults) -> Recommendation | None:
     """Recommend a method, with the reason and its expected score on a new domain; None without any score."""
-    excluded = {AUTO_TRANSDUCTIVE, *results.methods_of_kind("reference")}
-    candidates = [name for name in results.complete_methods if name not in excluded]
+    candidates = results.candidates
     if not candidates:
         return None
-    losses = {name: float(np.mean([*results.log_losses(name).values()] or [np.inf])) for name in candidates}
-    default = results.auto_method if results.auto_method in candidates else _best_validated(results, candidates)
-    better = [name for name in candidates if name != default and _is_better(results, name, default)]
-    method = min(better, key=lambda name: losses[name], default=default)
-    plain = [name for name in results.methods_of_kind("plain") if name in candidates]
-    others = [name for name in (plain if method not in plain else candidates) if name != method]
-    other = min(others, key=lambda name: losses[name], default=None)
-    scores = results.domain_scores(method)
-    expected = results.expected_score(method)
-    worst = min(scores, key=lambda name: scores[name])
-    scale = results.scale
-    figures = f"{scale.metric_name} {scale.format_score(expected.mean)}"
-    if other is not None:
-        figures += f" ({scale.format_score(results.mean_score(other))})"
-    if np.isfinite(losses[method]):
-        against = f" ({other} {losses[other]:.2f})" if other is not None else ""
-        figures = f"log loss {losses[method]:.2f}{against}, {figures}"
-    elif other is not None:
-        figures += f"; in parentheses {other}"
-    sentence = f"Use {method}. {figures[0].upper()}{figures[1:]}, mean over {_count(len(scores), 'held-out domain')}."
-    sentence += f" {_describe_expectation(scale, expected, worst, scores[worst])}."
+    losses = {name: float(np.mean([*results.log_losses(name).values()])) for name in candidates}
+    auto = [name for name in results.methods_of_kind("auto") if name in candidates]
+    default = auto[0] if auto else _best_validated(results, candidates)
+    better = [name for name in candidates if name != default and _is_clearly_better(results, name, default)]
+    method = min(better, key=losses.__getitem__, default=default)
+    others = [name for name in candidates if name != method]
+    other = default if better else min(others, key=losses.__getitem__, default=None)
+    metric = results.metric
+    if other is None:
+        figures = f"log loss {losses[method]:.2f}, {metric.label} {format_score(metric, results.mean_score(method))}"
+        reason = f"It is the only candidate: {figures}"
+    else:
+        if better:
+            reason = f"It is clearly better than {other}"
+        elif losses[method] <= losses[other]:
+            reason = "No alternative has a lower log loss"
+        else:
+            reason = "No alternative is clearly better"
+        scores = " against ".join(format_score(metric, results.mean_score(name)) for name in (method, other))
+        reason += f": log loss {losses[method]:.2f} against {losses[other]:.2f}"
+        reason += "" if better else f" of {other}"
+        reason += f", {metric.label} {scores}"
+    forecast = results.forecast(method)
+    by_domain = results.scores(method)
+    worst = min(by_domain, key=by_domain.__getitem__)
+    sentence = (
+        f"Use {method}. {reason}. {forecast} Worst domain here: {worst}, {format_score(metric, by_domain[worst])}."
+    )
     if any(row.transductive for rows in results.scored_rows[method].values() for row in rows):
         sentence += " It needs a batch of unlabeled rows of the new domain."
     return Recommendation(
         method=method,
-        expected=expected.mean,
-        low=expected.low,
-        high=expected.high,
-        worst=scores[worst],
-        worst_domain=worst,
-        scores=scores,
+        expected=forecast.mean,
+        low=forecast.lower if forecast.is_informative else None,
+        high=forecast.upper if forecast.is_informative else None,
+        scores=by_domain,
         sentence=sentence,
-        compared_to=other,
         log_loss=losses[method],
+        compared_to=other,
         other_log_loss=None if other is None else losses[other],
     )
 
@@ -162,54 +388,29 @@ def _best_validated(results: ComparisonResults, candidates: list[str]) -> str:
     return max(candidates, key=mean_validation)
 
 
-def _is_better(results: ComparisonResults, name: str, default: str) -> bool:
+def _is_clearly_better(results: ComparisonResults, name: str, default: str) -> bool:
     """Whether a method has a lower log loss than the default by more than a standard error, and no lower score so."""
     losses = results.log_losses(name)
     default_losses = results.log_losses(default)
-    common = [domain for domain in losses if domain in default_losses]
-    if not common:
-        return False
-    gain, error = mean_and_error([np.array([default_losses[domain] - losses[domain]]) for domain in common], [0.0])
-    pairs = results.pair_methods([name], [default])
-    score_gain, score_error = mean_and_error([pair.values for pair in pairs], [pair.error for pair in pairs])
+    gains = [default_losses[domain] - losses[domain] for domain in losses]
+    gain, error = mean_and_error(gains, np.zeros(len(gains)).tolist())
+    score_gain, score_error = mean_and_error(*results.compare([name], [default]))
     return gain > error + EQUALITY_TOLERANCE and score_gain > -score_error
 
 
-def _describe_expectation(scale: Scale, expected: Any, worst: str, worst_score: float) -> str:
-    """Describe the expected score on a new domain."""
-    text = f"Expect about {scale.format_score(expected.mean)} {scale.metric_name} on a new domain"
-    worst_text = f"worst domain here: {worst}, {scale.format_score(worst_score)}"
-    if expected.low is None or expected.high is None:
-        return f"{text}; {worst_text}. {expected.missing_interval_reason}"
-    ends = f"{scale.format_score(expected.low)} to {scale.format_score(expected.high)}"
-    return f"{text} ({CONFIDENCE_LEVEL:.0%} prediction interval {ends}); {worst_text}"
-
-
-def _describe_invariance(interval: Interval, n_compared: int, n_domains: int) -> str:
-    """Say whether the best validated invariant method did better than the best validated plain classifier."""
-    where = "" if n_compared == n_domains else f" On {n_compared} of {n_domains} held-out domains."
-    if interval.sign > 0:
-        return f"Invariance helped: {interval}, over plain classifiers.{where}"
-    if interval.sign < 0:
-        return f"Plain classifiers did better: {interval}, for invariant methods.{where}"
-    return f"No detectable difference between invariant methods and plain classifiers: {interval}.{where}"
-
-
-def _compare_to_kfda(results: ComparisonResults) -> Iterator[str]:
+def _compare_to_kfda(results: ComparisonResults, invariant: Sequence[str]) -> Iterator[str]:
     """Yield the difference from KFDA: the same projection with the same centering, but without invariance."""
-    projections = [
-        name for name in results.methods_of_kind("invariant") if name in METHODS and METHODS[name].is_projection
-    ]
-    interval = results.mean_interval(results.pair_methods(projections, ["KFDA"]))
+    projections = [name for name in invariant if name in METHODS and METHODS[name].is_projection]
+    interval = results.mean_interval(projections, ["KFDA"])
     if interval is not None:
-        yield f"Invariant projections against KFDA, which lacks the invariance terms: {interval}."
+        yield f"Invariance terms alone, for projections over KFDA: {interval.text}."
 
 
 def _describe_opt_in(interval: Interval | None) -> Iterator[str]:
     """Yield what the transductive steps of the automatic method are worth."""
     if interval is not None:
         significance = "" if interval.sign else " (not significant)"
-        yield f"Transductive prediction: {interval}{significance}, for {AUTO_TRANSDUCTIVE!r} over 'auto'."
+        yield f"Transductive prediction, for {AUTO_TRANSDUCTIVE!r} over 'auto': {interval.text}{significance}."
 
 
 def _compare_to_majority(results: ComparisonResults, recommendation: Recommendation | None) -> Iterator[str]:
@@ -218,7 +419,7 @@ def _compare_to_majority(results: ComparisonResults, recommendation: Recommendat
         return
     majority = results.mean_score(MAJORITY)
     if recommendation.expected - majority < MIN_GAIN_OVER_MAJORITY:
-        score = results.scale.format_score(majority)
+        score = format_score(results.metric, majority)
         yield f"Always predicting the most frequent class has {score}. {BALANCED_ACCURACY_ADVICE}"
 
 
@@ -226,7 +427,3 @@ def describe_imbalance(counts: Mapping[Any, int], metric: str = "accuracy") -> s
     """Return a caution if a class is so rare that accuracy hardly depends on it, given the samples of each class."""
     rare = describe_rare_class(counts) if metric == "accuracy" else None
     return rare and f"{rare} Accuracy depends little on rare classes. {BALANCED_ACCURACY_ADVICE}"
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'s' * (n != 1)}"

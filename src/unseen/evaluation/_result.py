@@ -33,9 +33,8 @@ from ._measures import (
     measure_multiclass,
     summarize,
 )
-from ._recommendation import Recommendation, recommend
+from ._recommendation import ComparisonResults, Recommendation, recommend
 from ._run import DEFAULT_THRESHOLD, HeldOutPredictions
-from ._statistics import ComparisonResults
 from ._store import Row
 from ._texts import describe_for_colleagues, describe_methods, describe_results, make_checklist
 
@@ -280,11 +279,10 @@ class ValidationResult(EvaluationResult):
         """The method to use, by the rule of :func:`unseen.compare`; None for a fitted model or without scores."""
         if self.settings.external:
             return None
-        codes = np.searchsorted(self.classes, self.y)
-        truth = {one.task: codes[self.site == one.domain] for one in self.held_out}
+        truth = {site: np.searchsorted(self.classes, self.y[self.site == site]) for site in self.site_names}
         groups = {}
         if self.group is not None:
-            groups = {one.task: self.group[self.site == one.domain] for one in self.held_out}
+            groups = {site: self.group[self.site == site] for site in self.site_names}
         return recommend(ComparisonResults(self.held_out, truth, groups=groups))
 
     @cached_property

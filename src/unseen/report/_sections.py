@@ -75,19 +75,9 @@ def validation_sections(summary: Summary) -> list[Section]:
 
 
 def prepare_verdict(verdict: Summary) -> Section:
-    """Prepare the recommendation on one axis, and the differences on another: overall first, then each domain."""
-    overall = (
-        ("Auto against plain", verdict["auto"]),
-        ("Invariant against plain", {key: verdict[key] for key in INTERVAL_KEYS}),
-        ("Auto, transductive against auto", verdict["opt_in"]),
-    )
-    rows = [{"domain": None, "label": label, **interval} for label, interval in overall if interval]
-    rows += verdict["per_domain"]
-    view = {
-        **verdict,
-        "rows": rows,
-        "axis": Axis.from_values([0, *(row[key] for row in rows for key in INTERVAL_KEYS)]),
-    }
+    """Prepare the axis of the differences, and that of the scores of the recommended method."""
+    ends = [row[key] for row in verdict["intervals"] for key in INTERVAL_KEYS]
+    view = {**verdict, "axis": Axis.from_values([0, *ends])}
     advice = verdict["recommendation"]
     if advice:
         view["score_axis"] = Axis.from_values([*advice["scores"].values(), advice["low"], advice["high"]])
