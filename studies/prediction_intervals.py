@@ -62,7 +62,7 @@ class World:
 
 
 def textbook_interval(values: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
-    """Student's prediction interval with one estimate of tau, as metafor computes it, of logits with half a row more."""
+    """Student's prediction interval of logits with half a row more, with one estimate of tau, as in metafor."""
     successes, failures = values * rows + 0.5, (1 - values) * rows + 0.5
     result = random_effects(np.log(successes / failures), np.sqrt(1 / successes + 1 / failures))
     reach = stdtrit(result.degrees_of_freedom, 0.975) * np.sqrt(result.se**2 + result.tau2)

@@ -95,7 +95,7 @@ class RandomEffects:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Of both intervals: the number of domains minus 1; infinite with a prior, where they are posterior quantiles."""
+        """Of both intervals: the number of domains minus 1; infinite with a prior (posterior quantiles)."""
         return self.n_domains - 1.0 if self.tau_prior is None else np.inf
 
 

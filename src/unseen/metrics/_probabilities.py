@@ -434,7 +434,10 @@ def _spline_basis(x: Array, knots: Array) -> Array:
 
 
 def _fit_logistic(X: Array, y: Outcomes, offset: Array, *, penalize: bool) -> tuple[Array, Array]:
-    """Coefficients and covariance of a logistic regression, by Newton's method with step halving; Firth's penalty on request or where it diverges."""
+    """Coefficients and covariance of a logistic regression, by Newton's method with step halving.
+
+    Firth's penalty is used on request, or where the method diverges.
+    """
     beta = np.zeros(X.shape[1])
     signs = np.where(y, 1.0, -1.0)
 
