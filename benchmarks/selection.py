@@ -21,7 +21,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from unseen import CIDG, ProjectionSearchCV
 from unseen.kernels import Kernel, center_kernel
-from unseen.linalg import Membership, gram_spectrum, solve, whiten_by_eigh
+from unseen.linalg import Membership, gram_spectrum, solve, whiten
 from unseen.model_selection import EnsembleClassifier, LeaveOneDomainOut
 
 from .measure import Row, best_of, peak_bytes, samples
@@ -88,7 +88,7 @@ def setting_row(n: int) -> Row:
     center_kernel(K)
     membership = Membership.from_codes(y, d)
     recipe = CIDG()._scatter_problem(membership.counts, 1e-4 * float(np.linalg.norm(K)) ** 2)
-    pencil = whiten_by_eigh(gram_spectrum(K, membership), recipe)
+    pencil = whiten(gram_spectrum(K, membership), recipe)
 
     def many() -> None:
         for conditional, prior in product([0.0, 1.0, 1e2, 1e4], repeat=2):

@@ -21,7 +21,7 @@ import textbook
 import unseen
 from helpers import METHODS, make, match, pencil
 from undo_bias_oracle import khosla, optimum
-from unseen import CIDG, DICA, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UndoBias, UnseenClassifier
+from unseen import CIDG, DomainCenterer, PivotedNystroem, ProjectionSearchCV, UndoBias, UnseenClassifier
 from unseen.estimators import make_problem
 from unseen.exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning
 from unseen.model_selection import LeaveOneDomainOut
@@ -62,22 +62,6 @@ def on_range(K, *matrices, least=1e-25):
     return V, *(V.T @ M @ V for M in matrices)
 
 
-def published(K, y, d, ridge, output_ridge):
-    """Eigenpairs of the released code's matrix, A^-1 L (L + n eps I)^-1 K^2, with b'Ab = 1.
-
-    Without a ridge, where samples vary.
-    """
-    L, n = textbook.label_kernel(K, y), len(K)
-    labels = L @ textbook.inverse(L + n * output_ridge * textbook.identity(K))
-    A = textbook.domain_scatter(K, d) + K + ridge * textbook.identity(K)
-    V, A = (textbook.identity(K), A) if ridge > 1e-8 * frobenius(K) else on_range(K, A, least=1e-8)
-    values, vectors = mpmath.eig(mpmath.matrix((textbook.inverse(A) @ V.T @ labels @ K @ K @ V).tolist()))
-    order = sorted(range(len(values)), key=lambda i: -mpmath.re(values[i]))[: len(np.unique(y)) - 1]
-    B = np.array([[mpmath.re(vectors[i, j]) for j in order] for i in range(len(A))], dtype=object)
-    B = B / np.array([mpmath.sqrt(b @ A @ b) for b in B.T], dtype=object)
-    return np.array([mpmath.re(values[j]) for j in order], dtype=object), V @ B
-
-
 def settings_of(case, model):
     """The settings of a case that an estimator has."""
     return {name: value for name, value in case.settings.items() if name in model.get_params(deep=False)}
@@ -92,8 +76,7 @@ def projection(name, in_chunks=False, **options):
     """A projection against its paper's equations."""
 
     def error(case):
-        model = DICA(as_published=True, output_ridge=0.1) if name == "as published" else make(name)
-        model.set_params(ridge="scale", **options)
+        model = make(name, ridge="scale", **options)
         model.set_params(**settings_of(case, model))
         for rows in chunks(case) if in_chunks else ():
             model.partial_fit(case.X[rows], case.y[rows], sample_domain=case.d[rows])
@@ -116,31 +99,24 @@ def width_of(model):
 
 def against_textbook(name, model, case, Z):
     """The largest error of the eigenvalues and of the features of the training samples."""
-    known = {} if name == "as published" else METHODS[name][2]
+    known = METHODS[name][2]
     with mpmath.workdps(DIGITS + case.magnitude):
         X = exact(case.X)
         K = textbook.centered(kernel_matrix(X, X, *width_of(model)))
-        power = METHODS[name][3] if known or name == "KFDA" or name == "UDICA" else 1
+        power = METHODS[name][3]
         ridge = (mpmath.mpf(SCALE) * frobenius(K)) ** power if model.ridge == "scale" else mpmath.mpf(model.ridge)
-        if name == "as published":
-            values, B = published(K, case.y, case.d, ridge, mpmath.mpf(0.1))
-        else:
-            known = {*known, "norm_weight"} if name == "CIDG" else known
-            weights = {k: mpmath.mpf(v) for k, v in case.settings.items() if k in known}
-            values, B = solved(K, *pencil(name, K, case.y, case.d, ridge, **weights), with_ridge=ridge > 0)
+        known = {*known, "norm_weight"} if name == "CIDG" else known
+        weights = {k: mpmath.mpf(v) for k, v in case.settings.items() if k in known}
+        values, B = solved(K, *pencil(name, K, case.y, case.d, ridge, **weights), with_ridge=ridge > 0)
         q, features = len(model.eigenvalues_), K @ B
-        missed = left_out(name, values[q : wanted(model)] / values[0])
+        missed = left_out(values[q : wanted(model)] / values[0])
         features = (features[:, :q] / np.array([mpmath.sqrt(v) for v in values[:q]], dtype=object)).astype(float)
         values = values[:q].astype(float)
     return compared(model.eigenvalues_, Z, values, features, missed)
 
 
-def left_out(name, parts, noise=NOISE):
-    """The largest eigenvalue that was left out, beside the largest of all, if it is more than rounding.
-
-    The smaller eigenvalues of the published matrix, which is not symmetric, have few digits.
-    """
-    noise = 1e-5 if name == "as published" else noise
+def left_out(parts, noise=NOISE):
+    """The largest eigenvalue that was left out, beside the largest of all, if it is more than rounding."""
     return max((float(part) for part in parts if part > noise), default=0.0)
 
 
@@ -292,9 +268,9 @@ def novelty(case):
 
 
 SUBJECTS = {
-    **{name: projection(name) for name in [*METHODS, "as published"]},
-    **{f"{name}, linear": projection(name, kernel="linear") for name in [*METHODS, "as published"]},
-    **{f"{name}, feature map": projection(name, feature_map="linear") for name in [*METHODS, "as published"]},
+    **{name: projection(name) for name in METHODS},
+    **{f"{name}, linear": projection(name, kernel="linear") for name in METHODS},
+    **{f"{name}, feature map": projection(name, feature_map="linear") for name in METHODS},
     "CIDG, landmarks": projection("CIDG", feature_map=PivotedNystroem(1000, random_state=0)),
     "CIDG, in chunks": projection("CIDG", in_chunks=True, feature_map="linear"),
     "PivotedNystroem": nystroem("rbf"),
@@ -308,7 +284,7 @@ SUBJECTS = {
 
 # What is said of such data, and meant.
 TOLD = [SingleDomainWarning, FewerComponentsWarning, MaskedLabelsWarning]
-RBF = [name for name in SUBJECTS if name in (*METHODS, "as published")] + ["CIDG, landmarks"]
+RBF = [name for name in SUBJECTS if name in METHODS] + ["CIDG, landmarks"]
 LINEAR = [name for name in SUBJECTS if name.endswith((", linear", ", feature map", ", in chunks"))]
 EXPLICIT = [name for name in SUBJECTS if name.endswith((", feature map", ", in chunks"))]
 SEARCHES = ["ProjectionSearchCV", "UnseenClassifier"]

@@ -72,7 +72,6 @@ PARAMETERS = [
     (SCA, "domain_weight", "auto"),
     (DICA, "output_ridge", 0),
     (DICA, "supervised", "no"),
-    (DICA, "as_published", 2),
     (MDA, "discrepancy_weight", 1.1),
     (MDA, "conditional_weight", -1),
     (MDA, "within_weight", -1),

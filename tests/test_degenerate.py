@@ -22,8 +22,8 @@ ANSWERS = [
     ("copied samples", "PivotedNystroem"),
     ("one sample per class", "DICA"),
     ("one sample per cell", "CIDG, in chunks"),
-    ("disjoint classes", "as published, linear"),
-    ("disjoint classes", "as published, feature map"),
+    ("disjoint classes", "DICA, linear"),
+    ("disjoint classes", "DICA, feature map"),
     ("times 1e-150", "UndoBias"),
     ("times 1e-30", "CIDG, feature map"),
     ("times 1e30", "KFDA, linear"),
@@ -46,7 +46,7 @@ ANSWERS = [
     ("norm_weight of 1e300", "CIDG with norm, linear"),
     ("ridge 0", "SCA, linear"),
     ("ridge 1e-300", "DICA, linear"),
-    ("ridge 1e300", "as published, linear"),
+    ("ridge 1e300", "DICA, linear"),
 ]
 REFUSALS = [(case, subject) for case, subjects, _ in REFUSED for subject in subjects if subject in DIRECT]
 

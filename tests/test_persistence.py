@@ -22,7 +22,6 @@ MODELS = [
     SCA(),
     DICA(),
     DICA(supervised=False),
-    DICA(as_published=True),
     MDA(),
     CIDG(centering="target"),
     CIDG(kernel="poly", degree=2),

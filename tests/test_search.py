@@ -27,7 +27,6 @@ GRIDS = {
     "KFDA": (KFDA(), {"n_components": [None, 1]}),
     "SCA": (SCA(), {"between_weight": [0.3, 0.9], "domain_weight": ["scale"], "n_components": [2, 3]}),
     "DICA": (DICA(), {"output_ridge": [1e-3, 1.0]}),
-    "DICA as published": (DICA(as_published=True), {"output_ridge": [1e-3, 1.0]}),
     "MDA": (MDA(), {"conditional_weight": [0.0, 1e2], "within_weight": [1.0, 10.0]}),
 }
 SHARED = {"ridge": ["1e-3*scale", 0.5], "gamma": ["0.1*median", 0.2]}

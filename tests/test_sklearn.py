@@ -15,7 +15,6 @@ ESTIMATORS = [
     SCA(),
     DICA(),
     DICA(supervised=False),
-    DICA(as_published=True),
     MDA(),
     UndoBias(),
     CIDG(kernel="chi2"),

@@ -116,13 +116,6 @@ def udica(K, y, d, *, ridge):
     return (K @ K) / len(K), domain_scatter(K, d) + K + ridge * identity(K)
 
 
-def dica_as_published(K, y, d, *, ridge, output_ridge):
-    """Return the non-symmetric matrix A^-1 L (L + n eps I)^-1 K^2 of the released code, and A."""
-    L, n = label_kernel(K, y), len(K)
-    A = domain_scatter(K, d) + K + ridge * identity(K)
-    return linalg.solve(A, L @ inverse(L + n * output_ridge * identity(K)) @ K @ K), A
-
-
 def mda(K, y, d, *, discrepancy_weight, conditional_weight, within_weight, ridge):
     """Hu et al. (2019), eq. (20), from the averages over pairs of classes and of domains that define its terms."""
     domains, classes, n = np.unique(d), np.unique(y), len(y)

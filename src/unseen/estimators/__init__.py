@@ -6,8 +6,7 @@ The package imports `linalg`, `kernels` and `utils`.
 from ..utils.optional_imports import is_dask
 from ._dask import align_blocks, compute, map_blocks, reduce_blocks, row_blocks, tree_reduce
 from ._dask import predict as predict_lazily
-from ._dica import DICA
-from ._discriminants import CIDG, KFDA, MDA, SCA
+from ._discriminants import CIDG, DICA, KFDA, MDA, SCA
 from ._domain_centering import (
     DomainCenterer,
     DomainCenters,

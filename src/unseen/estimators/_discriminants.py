@@ -1,4 +1,4 @@
-"""Discriminant projections: KFDA, and CIDG, MDA and SCA, which add invariance across domains."""
+"""The projections: KFDA, and CIDG, MDA, SCA and DICA, which add invariance across domains."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ..linalg import (
     between_contrast,
     cell_within_contrast,
     conditional_contrast,
+    dica_output_contrast,
     domain_contrast,
     mda_between_contrast,
     mda_class_discrepancy_contrast,
@@ -286,6 +287,85 @@ class SCA(Projection):
                 (self._weight("domain_weight", counts), domain_contrast(counts)),
                 (1.0, cell_within_contrast(counts)),
             ),
+            norm_weight=1.0,
+            ridge=ridge,
+        )
+
+
+@keyword_parameters
+class DICA(Projection):
+    r"""Domain-invariant component analysis (Muandet et al. 2013).
+
+    Learns components whose distribution P(X) varies little between domains while they still predict the labels. With
+    :math:`D` the scatter of the domain means and :math:`\Sigma_y` the regularized covariance of the class indicators,
+
+    .. math:: \tfrac{1}{n} M_y \Sigma_y^{-1} M_y^\top B = (D + K + \lambda I) B \Gamma ,
+
+    where the columns of :math:`M_y` are class sums. ``supervised=False`` replaces the left side by the total scatter
+    (UDICA) and needs no labels.
+
+    Parameters
+    ----------
+    n_components : int, default=None
+        Number of components; None keeps all, at most ``n_classes - 1``. With ``supervised=False`` None means 2.
+    supervised : bool, default=True
+        Whether to use labels; False is UDICA.
+    output_ridge : float, default=1e-3
+        The paper's :math:`\epsilon`, which regularizes the covariance of the class indicators.
+    {common}
+
+    Attributes
+    ----------
+    {attributes}
+
+    See Also
+    --------
+    SCA : Adds within-class scatter.
+    CIDG : Aligns class-conditional distributions instead of the marginal distribution.
+
+    References
+    ----------
+    K. Muandet, D. Balduzzi, B. Schölkopf. "Domain Generalization via Invariant Feature Representation". ICML 2013.
+
+    Examples
+    --------
+    >>> from unseen import DICA
+    >>> from unseen.datasets import make_synthetic
+    >>> data = make_synthetic(random_state=0)
+    >>> DICA(ridge=0.1).fit_transform(data.data, data.target, sample_domain=data.domain).shape
+    (320, 2)
+    >>> DICA(3, supervised=False).fit_transform(data.data, sample_domain=data.domain).shape
+    (320, 3)
+    """
+
+    supervised: bool = True
+    output_ridge: float = 1e-3
+
+    _ridge_power: ClassVar[int] = 1
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **Projection._parameter_constraints,
+        "supervised": ["boolean"],
+        "output_ridge": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def _needs_labels(self) -> bool:
+        return self.supervised
+
+    def _default_components(self, counts: Ints) -> int | None:
+        return None if self.supervised else 2
+
+    def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:
+        if self.supervised:
+            numerator = dica_output_contrast(counts, self.output_ridge)
+            total_weight = 0.0
+        else:
+            numerator = np.zeros((np.count_nonzero(counts), 0))
+            total_weight = 1 / counts.sum()
+        return ScatterProblem(
+            numerator=numerator,
+            total_weight=total_weight,
+            penalties=((1.0, domain_contrast(counts)),),
+            within_weight=0.0,
             norm_weight=1.0,
             ridge=ridge,
         )

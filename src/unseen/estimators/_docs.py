@@ -27,8 +27,6 @@ eigenvalues_ : ndarray of shape (n_components,)
     attributes of the solution exist once `finalize` or `transform` was called.
 residual_ : ndarray of shape (n_components,)
     Bounds on the relative errors of the eigenvalues, from the residuals of the solution; infinite without a ridge.
-is_complete_ : bool or None
-    Whether no larger eigenvalue was missed; None if the solver did not count them, as in Krylov spaces.
 classes_ : ndarray of shape (n_classes,)
     Class labels.
 domains_ : ndarray of shape (n_domains,)

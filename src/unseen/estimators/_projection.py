@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..kernels import Kernel, KernelTransformer, check_cell_memory, check_square_memory, parse_multiple
-from ..linalg import Array, Ints, Membership, Moments, ScatterProblem, merge_moments
+from ..linalg import Array, Ints, Membership, Moments, ScatterProblem, Solution, merge_moments
 from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
 from ..utils.optional_imports import is_dask
 from ..utils.validation import (
@@ -50,7 +50,7 @@ from ._feature_space import (
     is_fitted_map,
     map_in_blocks,
 )
-from ._projection_problem import CheckedSolution, ProjectionProblem, ReducedSolver, solve_reduced
+from ._projection_problem import ProjectionProblem
 from ._statistics import Statistics, feature_spectrum, sum_statistics
 
 NON_NEGATIVE = Interval(Real, 0, None, closed="left")
@@ -59,7 +59,7 @@ RIDGE_SCALE = 0.01  # The ridge "scale" is a power of this share of the norm of 
 
 
 # Attributes that `finalize` sets, and that a further chunk makes obsolete.
-SOLUTION_ATTRIBUTES = ("eigenvalues_", "residual_", "is_complete_", "coef_", "offset_", "recentered_")
+SOLUTION_ATTRIBUTES = ("eigenvalues_", "residual_", "coef_", "offset_", "recentered_")
 
 
 def _has_feature_map(projection: Projection) -> bool:
@@ -114,10 +114,6 @@ class Projection(DomainTransformer, KernelTransformer):
 
     def _needs_labels(self) -> bool:
         return True
-
-    def _reduced_solver(self) -> ReducedSolver:
-        """Return the function that solves the eigenproblem after its reduction to cell space."""
-        return solve_reduced
 
     def _weight(self, parameter: str, counts: Ints) -> float:
         """Return a weight as a number; the unit "scale" is the number of samples.
@@ -471,7 +467,7 @@ class Projection(DomainTransformer, KernelTransformer):
         cells = statistics.cells
         spectrum = feature_spectrum(cells, type(self).__name__)
         problem = make_problem(self, cells.counts, float(np.linalg.norm(spectrum.values)))
-        self.coef_ = self._select_components(problem, problem.solve_spectrum(spectrum))
+        self.coef_ = self._select_components(problem, *problem.solve_spectrum(spectrum))
         self.offset_ = cells.mean @ self.coef_
 
     def _solve_kernel(self, X: Any, membership: Membership) -> None:
@@ -482,7 +478,7 @@ class Projection(DomainTransformer, KernelTransformer):
         centered = kernel.center(K, X, type(self).__name__)
         problem = make_problem(self, membership.counts, centered.size)
         samples = None if kernel.is_precomputed else X
-        coefficients = self._select_components(problem, problem.solve_gram(K, centered, membership), samples)
+        coefficients = self._select_components(problem, *problem.solve_gram(K, centered, membership), samples)
         self.gamma_ = kernel.gamma
         # A copy, because the caller may modify X after the fit.
         self.X_fit_ = None if samples is None else samples.copy()
@@ -490,12 +486,13 @@ class Projection(DomainTransformer, KernelTransformer):
         self.dual_coef_ = coefficients - coefficients.mean(axis=0)
         self.offset_ = centered.means @ self.dual_coef_
 
-    def _select_components(self, problem: ProjectionProblem, checked: CheckedSolution, X: Any = None) -> Array:
+    def _select_components(
+        self, problem: ProjectionProblem, solution: Solution, residual: Array, X: Any = None
+    ) -> Array:
         """Set the attributes that describe a solution, and return the coefficients of its components."""
-        solution = problem.select_components(checked.solution, X)
+        solution = problem.select_components(solution, X)
         self.eigenvalues_ = solution.eigenvalues
-        self.residual_ = checked.residual
-        self.is_complete_ = checked.is_complete
+        self.residual_ = residual
         self.recentered_ = False
         return solution.coefficients
 
@@ -594,7 +591,6 @@ def make_problem(projection: Projection, counts: Ints, size: float) -> Projectio
         n_components=projection.n_components,
         default_components=projection._default_components(counts),
         scaling=projection.scaling,
-        solver=projection._reduced_solver(),
         estimator=projection,
     )
 

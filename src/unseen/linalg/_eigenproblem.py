@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from scipy import linalg
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from ._cell_statistics import Array, Ints, Membership, Spectrum, default_precision, gram, norm, product
+from ._cell_statistics import Array, Ints, Spectrum, default_precision, gram, product
 
 # Largest ratio of a penalty to the smallest sine for which the columns of contrasts may be linearly dependent.
 MAX_PENALTY_RATIO = 1e4
@@ -34,8 +34,6 @@ MIN_DENOMINATOR_EIGENVALUE = 1e-8
 # Relative difference up to which eigenvalues count as equal in the check that Lanczos iterations have missed none. Any
 # of the eigenvalues that are equal to the smallest requested one is correct.
 EIGENVALUE_TOLERANCE = 1e-9
-# Eigenvalues are counted above this share of the smallest one found, so that its rounding error does not matter.
-COMPLETENESS_MARGIN = 1 - 1e-6
 MIN_LANCZOS_SIZE = 200  # number of eigenvalues of the Gram matrix from which Lanczos iterations can be faster
 
 
@@ -57,9 +55,6 @@ class ScatterProblem:
         Weight of the RKHS norm ``tr(B'KB)`` in the denominator.
     total_weight : float
         Weight of the total scatter in the numerator.
-    is_symmetric : bool
-        Whether the eigenproblem is symmetric, as the solvers of this module require. A method with another eigenproblem
-        supplies its own solver.
     """
 
     numerator: Array
@@ -68,12 +63,11 @@ class ScatterProblem:
     within_weight: float = 1.0
     norm_weight: float = 0.0
     total_weight: float = 0.0
-    is_symmetric: bool = True
 
     @property
     def is_low_rank(self) -> bool:
         """Whether the cost of a solution depends on the number of cells only, not on the number of samples."""
-        return self.is_symmetric and self.total_weight == 0
+        return self.total_weight == 0
 
 
 @dataclass(frozen=True)
@@ -198,7 +192,7 @@ class IndefiniteKernelError(SingularProblemError):
         self.smallest = smallest
 
 
-def whiten_by_eigh(spectrum: Spectrum, problem: ScatterProblem) -> WhitenedProblem:
+def whiten(spectrum: Spectrum, problem: ScatterProblem) -> WhitenedProblem:
     """Reduce the eigenproblem to cell space; of the weights only within_weight, norm_weight and ridge matter."""
     values = spectrum.values
     root = np.sqrt(_fixed_diagonal(values, problem))
@@ -229,65 +223,15 @@ def _sine_factor(spectrum: Spectrum, problem: ScatterProblem, root: Array) -> Ar
     return np.sqrt(remaining)[:, None] * directions.T
 
 
-def is_cholesky_accurate(problem: ScatterProblem, size: float) -> bool:
-    """Whether `whiten_by_cholesky` is accurate on a Gram matrix of Frobenius norm `size`."""
-    return problem.is_low_rank and problem.ridge > 1e-8 * (problem.within_weight * size**2 + problem.norm_weight * size)
-
-
-def whiten_by_cholesky(
-    K: Array, membership: Membership, problem: ScatterProblem, precision: float | None = None
-) -> WhitenedProblem | None:
-    """Reduce the eigenproblem to cell space by one Cholesky factorization of ``M = t K^2 + kappa K + eps I``.
-
-    For a single fit this is several times cheaper than the eigendecomposition of `K`. The factorization squares the
-    condition number, so it is accurate only if the ridge is above 1e-8 times the largest eigenvalue of `M`. Returns
-    None if a kernel that is not positive semi-definite makes `M` indefinite. `precision` is that of `gram_spectrum`.
-    """
-    if precision is None:
-        precision = default_precision(len(K))
-    indicators = membership.indicators
-    # K is symmetric, so its transpose is the same matrix in the memory order that BLAS reads without a copy.
-    fixed = linalg.blas.dsyrk(problem.within_weight, K.T, beta=problem.norm_weight, c=K.T, lower=True)
-    fixed.ravel(order="K")[:: len(K) + 1] += problem.ridge
-    lower, failed = linalg.lapack.dpotrf(fixed, lower=True, overwrite_a=True, clean=False)
-    if failed:
-        return None
-    rhs = np.asfortranarray(np.hstack([(indicators @ K).T, indicators.T.toarray()]))
-    solved, _ = linalg.lapack.dtrtrs(lower, rhs, lower=True, overwrite_b=True)
-    F, inverse = np.hsplit(solved, 2)
-    # S'S = E'(kappa K + eps I) M^-1 E. The first term is small where the sines are small, so the root of a product is
-    # accurate enough.
-    values, vectors = linalg.eigh(problem.norm_weight * product(F.T, inverse), check_finite=False)
-    size = norm(K)
-    rounding = precision * size
-    is_indefinite = values.min() < -default_precision(len(K)) - problem.norm_weight * rounding / problem.ridge
-    if is_indefinite:
-        return None
-    S = np.vstack([np.sqrt(problem.ridge) * inverse, np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T])
-    Q, T, sines = _cosines_and_sines(F, S, problem.within_weight)
-    directions, _ = linalg.lapack.dtrtrs(lower, np.asfortranarray(Q), lower=True, trans=True)
-    spread = float(size / np.sqrt(problem.within_weight * size**2 + problem.norm_weight * size + problem.ridge))
-    return WhitenedProblem(Q, T, sines, directions, directions, spread, rounding)
-
-
-def residuals(K: Array, membership: Membership, problem: ScatterProblem, solution: Solution) -> Array:
+def residuals(
+    multiply: Callable[[Array], Array], indicators: Any, counts: Ints, problem: ScatterProblem, solution: Solution
+) -> Array:
     """Return a bound on the relative error of each eigenvalue, from the residual of its component.
 
     For a component with ``b'Ab = 1`` and ``A >= eps I``, an eigenvalue lies within ``|N b - A b g| / sqrt(eps)`` of g.
-    Components may have any length. Without a ridge the bound is infinite.
+    Components may have any length. Without a ridge the bound is infinite. `multiply` multiplies by the Gram matrix, and
+    `indicators` are the cells, both in the basis of the coefficients.
     """
-    return _residuals(lambda B: product(K, B), membership.indicators, membership.counts, problem, solution)
-
-
-def spectral_residuals(spectrum: Spectrum, counts: Ints, problem: ScatterProblem, solution: Solution) -> Array:
-    """Return the bounds of `residuals` for coefficients in the eigenbasis of the Gram matrix."""
-    return _residuals(lambda B: spectrum.values[:, None] * B, spectrum.cells.T, counts, problem, solution)
-
-
-def _residuals(
-    multiply: Callable[[Array], Array], indicators: Any, counts: Ints, problem: ScatterProblem, solution: Solution
-) -> Array:
-    """Return the bounds of `residuals`; `multiply` multiplies by the Gram matrix."""
     B = solution.coefficients
     g = solution.eigenvalues
     KB = multiply(B)
@@ -338,7 +282,7 @@ def bound_component_errors(eigenvalues: Array, errors: Array) -> Array:
 EQUAL_MEANS_MESSAGE = "The class means coincide, so no component separates the classes. Check y, X and the kernel."
 
 
-def check_distinct_means(differences: Array, size: float) -> None:
+def _check_distinct_means(differences: Array, size: float) -> None:
     """Raise if differences between class means are rounding errors relative to their largest possible `size`."""
     if np.linalg.norm(differences) <= 1e-13 * size:
         raise ValueError(EQUAL_MEANS_MESSAGE)
@@ -349,7 +293,7 @@ def solve(whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints) -> S
     upper, pivots = _pivoted_qr_triangle(_factor_denominator(whitened, problem, counts))
     contrast = _indicator_contrast(problem.numerator, counts)
     numerator = whitened.cells @ contrast
-    check_distinct_means(numerator, whitened.spread * float(np.linalg.norm(contrast)))
+    _check_distinct_means(numerator, whitened.spread * float(np.linalg.norm(contrast)))
     # BLAS's dtrsm: LAPACK's dtrtrs starts all threads even for a small number of cells.
     root = linalg.blas.dtrsm(1.0, upper, numerator[pivots], trans_a=True)
     left, singular, _ = linalg.svd(root, full_matrices=False, check_finite=False)
@@ -374,8 +318,15 @@ def solve_with_total(
     spectrum: Spectrum, whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints, n_components: int
 ) -> Solution:
     """Solve an eigenproblem with the total scatter in the numerator, by the leading eigenpairs of A^-1/2 N A^-1/2."""
-    root, variances, correction, numerator = _whiten_total(spectrum, whitened, problem, counts)
     Q = whitened.basis
+    root = np.sqrt(_fixed_diagonal(spectrum.values, problem))
+    # The whitened total scatter is diag(variances), A^-1/2 = (I + Q correction Q') / root, and Q numerator is a root of
+    # the whitened low-rank scatter.
+    variances = problem.total_weight * (spectrum.values / root) ** 2
+    inverse_root = _inverse_square_root(_factor_denominator(whitened, problem, counts))
+    correction = inverse_root - np.eye(len(inverse_root))
+    contrast = _indicator_contrast(problem.numerator, counts)
+    numerator = inverse_root @ whitened.cells @ contrast
     if len(variances) < MIN_LANCZOS_SIZE:
         # Singular values of a root of the matrix keep twice as many digits of small eigenvalues.
         roots = np.sqrt(variances)
@@ -396,7 +347,6 @@ def solve_with_total(
         np.linalg.norm(unwhitened, axis=0),
         whitened.cells.T @ (Q.T @ coordinates) / np.sqrt(counts[counts > 0])[:, None],
     )
-    contrast = _indicator_contrast(problem.numerator, counts)
     contrast_norm = float(np.linalg.norm(contrast, 2)) if contrast.size else 0.0
     solution = solution.drop_rounding(whitened.rounding * np.hypot(np.sqrt(problem.total_weight), contrast_norm))
     if not len(solution.eigenvalues):
@@ -404,36 +354,14 @@ def solve_with_total(
     return solution
 
 
-class WhitenedTotal(NamedTuple):
-    """A numerator with the total scatter: ``A^-1/2 = (I + Q correction Q') / root``, with the basis Q of the cells.
-
-    The whitened total scatter is ``diag(variances)``, and ``Q numerator`` is a root of the whitened low-rank scatter.
-    """
-
-    root: Array
-    variances: Array
-    correction: Array
-    numerator: Array
-
-
-def _whiten_total(
-    spectrum: Spectrum, whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints
-) -> WhitenedTotal:
-    root = np.sqrt(_fixed_diagonal(spectrum.values, problem))
-    inverse_root = _inverse_square_root(_factor_denominator(whitened, problem, counts))
-    return WhitenedTotal(
-        root=root,
-        variances=problem.total_weight * (spectrum.values / root) ** 2,
-        correction=inverse_root - np.eye(len(inverse_root)),
-        numerator=inverse_root @ whitened.cells @ _indicator_contrast(problem.numerator, counts),
-    )
-
-
 def _leading_eigenpairs(
     variances: Array, Q: Array, correction: Array, numerator: Array, n_components: int
 ) -> tuple[Array, Array]:
     """Return at least the leading eigenpairs of ``A^-1/2 N A^-1/2``."""
-    both, middle = _low_rank_update(variances, Q, correction, numerator)
+    # The matrix is diag(variances) + both middle both', on the span of Q and variances * Q.
+    both = np.hstack([Q, variances[:, None] * Q])
+    inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
+    middle = np.block([[inner, correction], [correction, np.zeros_like(inner)]])
     size = len(variances)
     if n_components <= size // 4:  # Lanczos iterations are faster only for a small share of the components.
         start = np.ones(size) / np.sqrt(size)  # A fixed start makes the result reproducible.
@@ -451,34 +379,6 @@ def _leading_eigenpairs(
         np.diag(variances) + both @ middle @ both.T, subset_by_index=[first, size - 1], check_finite=False
     )
     return values, vectors
-
-
-def _low_rank_update(variances: Array, Q: Array, correction: Array, numerator: Array) -> tuple[Array, Array]:
-    """Return G and M with ``A^-1/2 N A^-1/2 = diag(variances) + G M G'``, on the span of Q and ``variances * Q``."""
-    both = np.hstack([Q, variances[:, None] * Q])
-    inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
-    return both, np.block([[inner, correction], [correction, np.zeros_like(inner)]])
-
-
-def count_missing_eigenvalues(
-    eigenvalues: Array, spectrum: Spectrum | None, whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints
-) -> int:
-    """Count the eigenvalues of a symmetric eigenproblem that are missing among the largest ones.
-
-    By Sylvester's law of inertia the number of eigenvalues above a threshold is the number of negative eigenvalues of
-    ``threshold A - N``, which is reliable where iterations could miss an eigenvalue. Only a problem with the total
-    scatter in its numerator needs the spectrum.
-    """
-    threshold = COMPLETENESS_MARGIN * float(eigenvalues.min())
-    if not problem.total_weight:
-        factor = _factor_denominator(whitened, problem, counts)
-        numerator = whitened.cells @ _indicator_contrast(problem.numerator, counts)
-        n_above = np.count_nonzero(linalg.eigvalsh(threshold * gram(factor) - numerator @ numerator.T) < 0)
-        return int(n_above) - len(eigenvalues)
-    assert spectrum is not None
-    total = _whiten_total(spectrum, whitened, problem, counts)
-    update = _low_rank_update(total.variances, whitened.basis, total.correction, total.numerator)
-    return _count_above(threshold, total.variances, *update) - len(eigenvalues)
 
 
 def _are_all_leading(values: Array, diagonal: Array, factor: Array, middle: Array) -> bool:
@@ -510,21 +410,6 @@ def _count_above(threshold: float, diagonal: Array, factor: Array, middle: Array
     complement = np.diag(signs) + product(G.T, G / shifted[:, None])
     negative = np.count_nonzero(linalg.eigvalsh(complement, check_finite=False) < 0)
     return int(np.count_nonzero(shifted > 0) + negative - np.count_nonzero(signs < 0))
-
-
-def apply_inverse(
-    spectrum: Spectrum, whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints, x: Array
-) -> tuple[Array, Array]:
-    """Return ``A^-1 x`` in the eigenbasis and a matrix h with ``h'h = x' A^-1 x``."""
-    root = np.sqrt(_fixed_diagonal(spectrum.values, problem))[:, None]
-    inverse_root = _inverse_square_root(_factor_denominator(whitened, problem, counts))
-
-    def apply_inverse_root(y: Array) -> Array:
-        coordinates = whitened.basis.T @ y
-        return y + whitened.basis @ (inverse_root @ coordinates - coordinates)
-
-    half = apply_inverse_root(x / root)
-    return apply_inverse_root(half) / root, half
 
 
 def _fixed_diagonal(values: Array, problem: ScatterProblem) -> Array:
