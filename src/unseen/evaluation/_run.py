@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
@@ -34,13 +35,16 @@ from ..model_selection import (
     Scorer,
     SelectedModel,
     TableSize,
+    TrialSplits,
     describe_method,
+    evaluate_candidates,
     expand_methods,
     get_metric,
     group_by,
+    make_trials,
     method_names,
     parse_methods,
-    predict_out_of_domain,
+    predict_trials,
     single_thread,
 )
 from ..models import choose_ensemble_threshold, list_candidates, make_preparation, refit_selected
@@ -48,11 +52,13 @@ from ..tables import Table, TableOptions, open_data, read_survey
 from ..utils.optional_imports import environment_info, optional_import
 from ..utils.progress import progress
 from ..utils.samples import Samples
+from ..utils.validation import Labels
 from ._measures import measure_importance
 from ._protocol import Protocol, Task, configuration_key, describe_run, make_tasks
-from ._store import Row, Store
+from ._store import Row, Store, StoredPredictions
 
 DEFAULT_THRESHOLD = 0.5  # at which a model without a threshold decides between two classes
+T = TypeVar("T")
 Models = Mapping[str, Sequence[Method]]  # several methods form an ensemble
 
 
@@ -201,7 +207,7 @@ def run(
     groups = sorted(_group_models(models), key=lambda group: not any(models[name][0].members for name in group))
     jobs = [Job(task, repeat, tuple(group)) for repeat, group, task in product(range(protocol.repeats), groups, tasks)]
     execution = Execution(store, n_jobs, verbose, client)
-    completed = complete_jobs(jobs, study.predict, configurations, execution)
+    completed = complete_jobs(jobs, study.predict, configurations, execution, study)
     places = product(tasks, models, range(protocol.repeats))
     return HeldOutPredictions(table, tasks, [completed[task.name, name, repeat] for task, name, repeat in places])
 
@@ -251,9 +257,10 @@ class Job:
 
 def complete_jobs(
     jobs: Sequence[Job],
-    evaluate: Callable[[Job], list[Row]],
+    evaluate: Callable[..., list[Row]],
     configurations: Mapping[str, dict[str, Any]],
     execution: Execution,
+    study: Study | None = None,
 ) -> dict[tuple[str, str, int], Row]:
     """Run the jobs that the store lacks, and return the rows of all, by task, method and repeat.
 
@@ -267,9 +274,12 @@ def complete_jobs(
         Everything that the rows of each method depend on.
     execution : Execution
         Store, processes and progress.
+    study : Study, default=None
+        Predicts validation parts before the jobs, once for all jobs that train on the same rows; `evaluate` gets these
+        predictions as a second argument.
     """
     keys = {name: configuration_key(config) for name, config in configurations.items()}
-    with Store(":memory:" if execution.store is None else execution.store) as store:
+    with Store(execution.store) as store:
         for name, config in configurations.items():
             store.add_configuration(keys[name], config)
 
@@ -279,25 +289,175 @@ def complete_jobs(
 
         done = {place for place, row in read_rows().items() if row.status != "failed"}
         pending = [job for job in jobs if any((job.task.name, name, job.repeat) not in done for name in job.methods)]
-        bar = progress("evaluation", len(jobs), execution.verbose, print_last=True)
-        with bar as advance, closing(_run_jobs(evaluate, pending, execution)) as completed:
+        sharing = SharedTraining.find(study, jobs, pending, keys) if study else SharedTraining({}, {})
+        missing = [one for one in sharing.training_sets.values() if not all(map(store.has_predictions, one.parts))]
+        bar = progress("evaluation", len(jobs) + len(missing), execution.verbose, print_last=True)
+        with bar as advance:
             advance(len(jobs) - len(pending))
-            for rows in completed:
+            if study:
+                for predictions in _run_calls(study.predict_parts, ((one,) for one in missing), execution):
+                    store.add_predictions(predictions)
+                    advance(1)
+            calls = ((job, *sharing.read_predictions(job, store)) for job in pending)
+            for rows in _run_calls(evaluate, calls, execution):
                 for row in rows:
                     if (row.task, row.method, row.repeat) not in done:
                         store.add(keys[row.method], row)
                 advance(1)
         rows_by_place = read_rows()
+        store.remove_predictions()
     if any((job.task.name, name, job.repeat) not in rows_by_place for job in jobs for name in job.methods):
         raise ValueError(f"{execution.store} lacks results that were written to it: another program changed it.")
     return rows_by_place
 
 
-def _run_jobs(evaluate: Callable[[Job], list[Row]], jobs: Sequence[Job], execution: Execution) -> Any:
-    """A generator of the rows of jobs in order of completion, from local processes or from a cluster."""
-    if execution.client is not None and jobs:
-        return map_on_cluster(evaluate, jobs, execution.client, max_pending=len(jobs), ordered=False)
-    return parallel(execution.n_jobs, ordered=False)(delayed(evaluate)(job) for job in jobs)
+def _run_calls(function: Callable[..., T], calls: Iterable[tuple[Any, ...]], execution: Execution) -> Iterator[T]:
+    """Results of calls in order of completion, from local processes or from a cluster."""
+    if execution.client is not None:
+        results = map_on_cluster(partial(_apply, function), calls, execution.client, ordered=False)
+    else:
+        results = parallel(execution.n_jobs, ordered=False)(delayed(function)(*arguments) for arguments in calls)
+    with closing(results):  # type: ignore[type-var]
+        yield from results
+
+
+def _apply(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
+    return function(*arguments)
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Rows on which validation splits of several jobs train, with the parts that these hold out.
+
+    With m domains, a job without domain A that validates on B trains on the same rows as the job without B that
+    validates on A: there are m (m - 1) / 2 training sets instead of m (m - 1).
+
+    Attributes
+    ----------
+    is_trained_on : bytes
+        A bit for each row of the table.
+    candidates : dict
+        The candidates of all these jobs, by key.
+    parts : dict
+        By key in the store, positions of held-out rows, and whether they are a resampled batch of another part.
+    """
+
+    is_trained_on: bytes
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    parts: dict[str, tuple[Ints, bool]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SharedTraining:
+    """Training sets that jobs share, and for each job the keys of the parts that its splits hold out, in their order.
+
+    All methods of a job share training sets. What a training set predicts does not depend on which jobs are pending.
+    """
+
+    training_sets: dict[Hashable, TrainingSet]
+    parts_of_job: dict[Job, list[str]]
+
+    @classmethod
+    def find(cls, study: Study, jobs: Sequence[Job], pending: Sequence[Job], keys: Mapping[str, str]) -> SharedTraining:
+        """Training sets of pending jobs, with the candidates and parts of all jobs of the same methods."""
+        methods_of_pending = {job.methods for job in pending}
+        training_sets: dict[Hashable, TrainingSet] = {}
+        parts_of_job: dict[Job, list[str]] = {}
+        n_rows = len(study.table.samples)
+        for job in jobs:
+            if job.methods not in methods_of_pending:
+                continue
+            selection = Selection.make(study, job)
+            parts = parts_of_job[job] = []
+            for i, (train, test) in enumerate(selection.trials.splits if selection.trials else ()):
+                mask = np.zeros(n_rows, dtype=bool)
+                mask[selection.used[train]] = True
+                rows = selection.used[test]
+                packed = np.packbits(mask).tobytes()
+                digest = hashlib.sha256(packed + rows.tobytes())
+                digest.update("".join(keys[name] for name in job.methods).encode())
+                training = training_sets.setdefault((job.methods, packed), TrainingSet(packed))
+                training.candidates.update({one.key: one for one in selection.candidates})
+                training.parts[digest.hexdigest()] = (rows, i in selection.trials.skewed_positions)
+                parts.append(digest.hexdigest())
+        needed = {key for job in pending for key in parts_of_job[job]}
+        kept = {key: one for key, one in training_sets.items() if not needed.isdisjoint(one.parts)}
+        return cls(kept, {job: parts_of_job[job] for job in pending})
+
+    def read_predictions(self, job: Job, store: Store) -> tuple[list[StoredPredictions], ...]:
+        """Stored predictions for the parts of a job; nothing if another run on the same file has removed them."""
+        predictions = [store.read_predictions(key) for key in self.parts_of_job.get(job, ())]
+        return (predictions,) if predictions and all(predictions) else ()
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the models of a job are selected from: candidates, and validation splits of the training rows.
+
+    Attributes
+    ----------
+    train, test : ndarray of int
+        Positions of training rows and held-out rows in the table.
+    entries : list of Entry
+        What each model is selected from.
+    candidates : list of Candidate
+        The candidates of all models; several models may have the same one, which is evaluated once.
+    used : ndarray of int
+        Positions in the table of the rows that the splits refer to.
+    samples : Samples
+        These rows.
+    trials : TrialSplits or None
+        The splits; None without candidates.
+    """
+
+    train: Ints
+    test: Ints
+    entries: list[Entry]
+    candidates: list[Candidate]
+    used: Ints
+    samples: Samples
+    trials: TrialSplits | None
+
+    @classmethod
+    def make(cls, study: Study, job: Job) -> Selection:
+        """Draw the rows of a job, and list its candidates and splits."""
+        protocol, table = study.protocol, study.table
+        train, test = protocol.draw_rows(table.samples, job.task, job.repeat)
+        splits = protocol.validation_splits(table.samples, job.task, train, test, job.repeat)
+        used = np.unique(np.concatenate([train, *(rows for _, rows in splits)]))
+        samples = table.take(used).samples
+        trained = table.take(train).samples
+        entries = [Entry.make(study.models[name], protocol, trained) for name in job.methods]
+        by_key = {one.key: one for entry in entries for one in entry.candidates}
+        entries = [replace(entry, candidates=[by_key[one.key] for one in entry.candidates]) for entry in entries]
+        trials = None
+        if by_key:
+            splits = [(np.searchsorted(used, a), np.searchsorted(used, b)) for a, b in splits]
+            skewed = any(entry.transductive for entry in entries)
+            trials = make_trials(len(by_key), samples, splits, skewed=skewed)
+        return cls(train, test, entries, list(by_key.values()), used, samples, trials)
+
+    def arrange(self, stored: Sequence[StoredPredictions], classes: Labels) -> list[Prediction]:
+        """Stored predictions for the parts of all splits as those of the candidates; `classes` are those of the table.
+
+        Models that were trained on some of the training rows know no class that these lack.
+        """
+        is_class = np.isin(classes, self.samples.classes)
+        positions = np.cumsum(is_class) - 1
+        arranged = []
+        for k, by_key in enumerate(stored):
+            for j, candidate in enumerate(self.candidates):
+                prediction = by_key.get(candidate.key)
+                if prediction is None:  # a resampled batch, and a candidate that predicts rows one by one
+                    continue
+                prediction = replace(prediction, candidate=j, split=k)
+                if prediction.codes is not None:
+                    scores = prediction.responses["decision_scores"][:, is_class]
+                    prediction = replace(
+                        prediction, codes=positions[prediction.codes], responses={"decision_scores": scores}
+                    )
+                arranged.append(prediction)
+        return arranged
 
 
 @dataclass(frozen=True)
@@ -316,29 +476,46 @@ class Study:
         preparation = make_preparation(self.table.schema, self.protocol.scale)
         return EvaluationConfig(preparation, scoring, self.protocol.balance)
 
-    def predict(self, job: Job) -> list[Row]:
-        """Select, fit and predict: one row for each method; a failure keeps its reason."""
-        samples = self.table.samples
-        train, test = self.protocol.draw_rows(samples, job.task, job.repeat)
-        splits = self.protocol.validation_splits(samples, job.task, train, test, job.repeat)
-        used = np.unique(np.concatenate([train, *(rows for _, rows in splits)]))
-        selection = self.table.take(used).samples
-        splits = [(np.searchsorted(used, a), np.searchsorted(used, b)) for a, b in splits]
+    def predict_parts(self, training: TrainingSet) -> dict[str, StoredPredictions]:
+        """Predictions of all candidates, fitted to a training set, for each part that it holds out."""
+        bits = np.unpackbits(np.frombuffer(training.is_trained_on, dtype=np.uint8), count=len(self.table.samples))
+        train = np.flatnonzero(bits)
+        splits = [(train, rows) for rows, _ in training.parts.values()]
+        resampled = frozenset(k for k, (_, is_resampled) in enumerate(training.parts.values()) if is_resampled)
+        keys = list(training.candidates)
+        predictions: dict[str, StoredPredictions] = {part: {} for part in training.parts}
+        with single_thread():
+            for one in evaluate_candidates(
+                list(training.candidates.values()),
+                self.table.samples,
+                splits,
+                self.config,
+                with_decision_scores="all",
+                resampled=resampled,
+            ):
+                predictions[list(training.parts)[one.split]][keys[one.candidate]] = one
+        return predictions
+
+    def predict(self, job: Job, stored: Sequence[StoredPredictions] | None = None) -> list[Row]:
+        """Select, fit and predict: one row for each method; a failure keeps its reason.
+
+        `stored` are predictions for the parts of all validation splits; without them, they are made here.
+        """
+        selection = Selection.make(self, job)
+        trials = selection.trials
         rows = [Row(name, job.task.name, job.task.targets, job.repeat, kind=self._kind(name)) for name in job.methods]
-        entries = [Entry.make(self.models[row.method], self.protocol, self.table.take(train).samples) for row in rows]
-        # Several methods may have the same candidate, which is evaluated once.
-        candidates = {one.key: one for entry in entries for one in entry.candidates}
-        entries = [replace(entry, candidates=[candidates[one.key] for one in entry.candidates]) for entry in entries]
+        placed = list(zip(rows, selection.entries, strict=True))
+        if trials is None:
+            return [replace(row, **entry.failure) for row, entry in placed]
         with single_thread(), ignore_warnings(UndefinedMetricWarning):  # the result shows where it is not defined
-            if not candidates:
-                return [replace(row, **entry.failure) for row, entry in zip(rows, entries, strict=True)]
-            skewed = any(entry.transductive for entry in entries)
-            predictions = predict_out_of_domain(
-                list(candidates.values()), selection, splits, self.config, skewed=skewed
-            )
-            return [
-                self._predict(row, entry, predictions, train, test) for row, entry in zip(rows, entries, strict=True)
-            ]
+            if stored is None:
+                predictions = predict_trials(selection.candidates, selection.samples, trials, self.config)
+            else:
+                arranged = selection.arrange(stored, self.table.samples.classes)
+                predictions = CandidatePredictions(
+                    selection.candidates, selection.samples, trials, arranged, self.config
+                )
+            return [self._predict(row, entry, predictions, selection.train, selection.test) for row, entry in placed]
 
     def _kind(self, name: str) -> str:
         methods = self.models[name]

@@ -7,12 +7,16 @@ the file when it is opened: a damaged file is renamed, and the run starts again 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sqlite3
+import tempfile
+import threading
 import warnings
+import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -22,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array, Ints
+from ..model_selection import Prediction
 from ..utils.io import check_unchanged, create_sqlite_tables, get_file_identity, is_special_file, raise_if_disk_full
 
 APPLICATION_ID = 0x756E7365  # "unse", in the header of every results file; other SQLite files raise an error
@@ -37,11 +42,13 @@ CREATE TABLE IF NOT EXISTS results (
     probabilities BLOB CHECK (typeof(probabilities) IN ('blob', 'null')),
     PRIMARY KEY (configuration, method, task, repeat)
 );
+CREATE TABLE IF NOT EXISTS predictions (part TEXT PRIMARY KEY, content BLOB NOT NULL CHECK (typeof(content) = 'blob'));
 """
 # Error codes of damage in a file with our application id; SQLITE_ERROR means that the schema does not parse.
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 STORE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a damaged schema
 STATUSES = ("ok", "failed", "skipped")
+StoredPredictions = Mapping[str, Prediction]  # of one validation part, by key of the candidate
 
 
 @dataclass(frozen=True)
@@ -128,8 +135,8 @@ class Store(AbstractContextManager["Store"]):
 
     Parameters
     ----------
-    path : str or path
-        The file, which is created with its parent folders if it does not exist.
+    path : str, path or None
+        The file, which is created with its parent folders if it does not exist. None stores in a temporary file.
 
     Examples
     --------
@@ -144,8 +151,10 @@ class Store(AbstractContextManager["Store"]):
     True
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path | None) -> None:
+        self._lock = threading.Lock()  # joblib reads arguments of calls in a thread of its own
+        self._folder = tempfile.TemporaryDirectory() if path is None else None
+        self.path = Path(path) if self._folder is None else Path(self._folder.name, "results.sqlite")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if is_special_file(self.path) or self.path.is_dir():
             raise ValueError(f"{self.path} is not a file. Use another name for the results file.")
@@ -162,10 +171,12 @@ class Store(AbstractContextManager["Store"]):
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+        if self._folder is not None:
+            self._folder.cleanup()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with _translate_sqlite_errors(self.path), self._connection:
+        with _translate_sqlite_errors(self.path), self._lock, self._connection:
             yield
         check_unchanged(self.path, self._identity)
 
@@ -194,7 +205,7 @@ class Store(AbstractContextManager["Store"]):
 
     def rows(self, configuration: str) -> list[Row]:
         """Return all rows of a configuration."""
-        with _translate_sqlite_errors(self.path):
+        with _translate_sqlite_errors(self.path), self._lock:
             records = self._connection.execute(
                 "SELECT content, codes, probabilities FROM results WHERE configuration = ? "
                 "ORDER BY task, method, repeat",
@@ -202,6 +213,62 @@ class Store(AbstractContextManager["Store"]):
             ).fetchall()
         with _translate_decode_errors(self.path):
             return [_decode_row(*record) for record in records]
+
+    def add_predictions(self, predictions: Mapping[str, StoredPredictions]) -> None:
+        """Write the predictions of one training set for its validation parts, and commit them together."""
+        records = [(part, _encode_predictions(by_key)) for part, by_key in predictions.items()]
+        with self._transaction():
+            self._connection.executemany("INSERT OR REPLACE INTO predictions VALUES (?, ?)", records)
+
+    def has_predictions(self, part: str) -> bool:
+        """Whether there are predictions for a validation part."""
+        with _translate_sqlite_errors(self.path), self._lock:
+            found = self._connection.execute("SELECT 1 FROM predictions WHERE part = ?", (part,)).fetchone()
+        return found is not None
+
+    def read_predictions(self, part: str) -> StoredPredictions | None:
+        """Return the predictions for a validation part, if there are any."""
+        with _translate_sqlite_errors(self.path), self._lock:
+            record = self._connection.execute("SELECT content FROM predictions WHERE part = ?", (part,)).fetchone()
+        with _translate_decode_errors(self.path):
+            return None if record is None else _decode_predictions(record[0])
+
+    def remove_predictions(self) -> None:
+        """Remove all predictions for validation parts, which a completed run does not need."""
+        with self._transaction():
+            n_removed = self._connection.execute("DELETE FROM predictions").rowcount
+        if n_removed:
+            with _translate_sqlite_errors(self.path), self._lock:
+                self._connection.execute("VACUUM")
+
+
+def _encode_predictions(by_key: StoredPredictions) -> bytes:
+    """Predictions of one part: a list of plain values, and the arrays of candidates that could be fitted."""
+    fitted = [one for one in by_key.values() if one.codes is not None]
+    facts = [
+        {**vars(one), "key": key, "codes": one.codes is not None, "responses": None} for key, one in by_key.items()
+    ]
+    buffer = io.BytesIO()
+    np.savez(
+        buffer,
+        facts=np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8),
+        codes=np.array([one.codes for one in fitted], dtype="<i4"),
+        scores=np.array([one.responses["decision_scores"] for one in fitted], dtype="<f8"),
+    )
+    return buffer.getvalue()
+
+
+def _decode_predictions(content: bytes) -> StoredPredictions:
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        facts = json.loads(arrays["facts"].tobytes())
+        fitted = iter(zip(arrays["codes"].astype(np.intp), arrays["scores"], strict=True))
+    by_key = {}
+    for values in facts:
+        key = values.pop("key")
+        codes, scores = next(fitted) if values["codes"] else (None, None)
+        responses = {} if scores is None else {"decision_scores": scores}
+        by_key[key] = Prediction(**{**values, "codes": codes, "responses": responses})
+    return by_key
 
 
 def _decode_row(content: str, codes: bytes | None, probabilities: bytes | None) -> Row:
@@ -221,7 +288,7 @@ def _translate_decode_errors(path: Path) -> Iterator[None]:
     """Raise ValueError for contents of an intact database that no run has written."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, zlib.error) as error:
+    except (LookupError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
             f"{path} is damaged: a result in it cannot be decoded ({error}). Rename or remove the file; the same "
             "command then starts again."
@@ -270,7 +337,7 @@ def _check_application(path: Path) -> None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     """Open a results file, create its tables if necessary, and check its integrity."""
-    connection = sqlite3.connect(path, timeout=30)
+    connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
     try:
         create_sqlite_tables(connection, SCHEMA, application_id=APPLICATION_ID)
         (report,) = connection.execute("PRAGMA integrity_check(1)").fetchone()

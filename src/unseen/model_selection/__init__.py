@@ -90,7 +90,8 @@ from ._refit import (
     iterate_averages,
     limit_evaluation_rows,
     make_average_candidates,
-    predict_out_of_domain,
+    make_trials,
+    predict_trials,
     refit_candidates,
     select_model,
 )

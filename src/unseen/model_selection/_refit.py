@@ -175,7 +175,8 @@ def select_model(
     """
     check_comparison_size(len(samples.classes), len(splits))
     tests_skewed = ensemble and transductive
-    predictions = predict_out_of_domain(candidates, samples, splits, config, skewed=tests_skewed)
+    trials = make_trials(len(candidates), samples, splits, skewed=tests_skewed)
+    predictions = predict_trials(candidates, samples, trials, config)
     out_of_domain = predictions.restrict(candidates, skewed=tests_skewed)
     fitted = out_of_domain.select(config.preparation, ensemble=ensemble, transductive=transductive, among=among)
     return SelectedModel(out_of_domain.candidate_results(), fitted)
@@ -208,17 +209,15 @@ class CandidatePredictions:
         return OutOfDomainPredictions(candidates, self.samples, trials, kept, self.config.scoring, self.config.balance)
 
 
-def predict_out_of_domain(
-    candidates: Sequence[Candidate],
-    samples: Samples,
-    splits: Sequence[Split],
-    config: EvaluationConfig,
-    *,
-    skewed: bool = False,
+def make_trials(n_candidates: int, samples: Samples, splits: Sequence[Split], *, skewed: bool = False) -> TrialSplits:
+    """The splits on which candidates are evaluated; `skewed` also holds out batches with skewed classes."""
+    return TrialSplits.from_splits(samples, _limit_held_out_rows(samples, splits, n_candidates), skewed=skewed)
+
+
+def predict_trials(
+    candidates: Sequence[Candidate], samples: Samples, trials: TrialSplits, config: EvaluationConfig
 ) -> CandidatePredictions:
-    """Predict held-out rows with all candidates; `skewed` also predicts batches with skewed classes."""
-    splits = _limit_held_out_rows(samples, splits, len(candidates))
-    trials = TrialSplits.from_splits(samples, splits, skewed=skewed)
+    """Predict the held-out rows of all splits with all candidates."""
     predictions = evaluate_candidates(
         candidates, samples, trials.splits, config, with_decision_scores=True, resampled=trials.skewed_positions
     )
