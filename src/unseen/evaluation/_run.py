@@ -28,6 +28,7 @@ from ..model_selection import (
     CandidatePredictions,
     EnsembleClassifier,
     EvaluationConfig,
+    FittedCandidates,
     FittedEnsemble,
     Method,
     OutOfDomainPredictions,
@@ -515,14 +516,23 @@ class Study:
                 predictions = CandidatePredictions(
                     selection.candidates, selection.samples, trials, arranged, self.config
                 )
-            return [self._predict(row, entry, predictions, selection.train, selection.test) for row, entry in placed]
+            fitted: FittedCandidates = {}  # members that several models have are fitted once
+            return [self._predict(row, entry, predictions, selection, fitted) for row, entry in placed]
 
     def _kind(self, name: str) -> str:
         methods = self.models[name]
         return methods[0].kind if len(methods) == 1 else "auto"
 
-    def _predict(self, row: Row, entry: Entry, predictions: CandidatePredictions, train: Ints, test: Ints) -> Row:
+    def _predict(
+        self,
+        row: Row,
+        entry: Entry,
+        predictions: CandidatePredictions,
+        selection: Selection,
+        already_fitted: FittedCandidates,
+    ) -> Row:
         """Select among the predictions of a method, fit the model, and predict the targets."""
+        train, test = selection.train, selection.test
         row = replace(row, machine=environment_info())
         if entry.failure:
             return replace(row, **entry.failure)
@@ -533,7 +543,7 @@ class Study:
             fitted = out_of_domain.select(
                 self.config.preparation, ensemble=entry.is_ensemble, transductive=entry.transductive
             )
-            model = HeldOutModel.fit(SelectedModel([], fitted), self.table, train, entry.plan, self)
+            model = HeldOutModel.fit(SelectedModel([], fitted), self.table, train, entry.plan, self, already_fitted)
             codes, P = model.predict(self.table.samples.take(test))
             scores = self._score(test, codes, P, model.ensemble)
             importance = None
@@ -642,10 +652,19 @@ class HeldOutModel:
     classes: Any
 
     @classmethod
-    def fit(cls, selected: SelectedModel, table: Table, train: Ints, plan: SizePlan, study: Study) -> HeldOutModel:
-        """Fit preparation and members to the training rows."""
-        seed = study.protocol.seed
-        preparation, _, ensemble, _ = refit_selected(selected, table.take(train), plan, study.config, seed=seed)
+    def fit(
+        cls,
+        selected: SelectedModel,
+        table: Table,
+        train: Ints,
+        plan: SizePlan,
+        study: Study,
+        fitted: FittedCandidates | None = None,
+    ) -> HeldOutModel:
+        """Fit preparation and members, except those that are `fitted` already, to the training rows."""
+        preparation, _, ensemble, _ = refit_selected(
+            selected, table.take(train), plan, study.config, seed=study.protocol.seed, fitted=fitted
+        )
         return cls(preparation, ensemble, table.samples.classes)
 
     def predict(self, samples: Samples) -> tuple[Ints, Array]:

@@ -83,6 +83,7 @@ from ._projection_search import ProjectionSearchCV
 from ._refit import (
     AVERAGE_METHODS,
     CandidatePredictions,
+    FittedCandidates,
     RefittedMembers,
     SelectedModel,
     check_comparison_size,

@@ -122,6 +122,7 @@ class SelectedModel:
         *,
         seed: int = 0,
         collect: CollectStatistics | None = None,
+        fitted: FittedCandidates | None = None,
     ) -> tuple[EnsembleClassifier, RefittedMembers]:
         """The ensemble with members fitted to all training data; see `refit_candidates`."""
         members = refit_candidates(
@@ -132,6 +133,7 @@ class SelectedModel:
             seed=seed,
             collect=collect,
             n_jobs=config.n_jobs,
+            fitted=fitted,
         )
         ensemble = self.ensemble.to_estimator()
         if samples.raw is not None:
@@ -265,6 +267,8 @@ def _limit_held_out_rows(samples: Samples, splits: Sequence[Split], n_candidates
 
 
 CollectStatistics = Callable[[Projection], Statistics]
+# Pipelines and facts by key of the candidate and by plan; None for a plan that is exact.
+FittedCandidates = dict[tuple[str, SizePlan | None], tuple[Pipeline, dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -290,6 +294,7 @@ def refit_candidates(
     seed: int = 0,
     collect: CollectStatistics | None = None,
     n_jobs: int | None = None,
+    fitted: FittedCandidates | None = None,
 ) -> RefittedMembers:
     """Fit candidates to all training data: exactly, or by the plan for large data.
 
@@ -309,20 +314,27 @@ def refit_candidates(
         Returns the statistics of all rows for a projection with its landmarks; needed if the plan is not exact.
     n_jobs : int, default=None
         Number of processes, if the plan is exact.
+    fitted : dict, default=None
+        Candidates that were fitted to these rows before, which are not fitted again; those fitted here are added.
 
     Returns
     -------
     members : RefittedMembers
         Fitted pipelines, in the order of the candidates.
     """
+    fitted = {} if fitted is None else fitted
+    keys = [(candidate.key, None if plan.exact else plan) for candidate in candidates]
+    missing = {key: candidate for key, candidate in zip(keys, candidates, strict=True) if key not in fitted}
     with ignore_expected_warnings():
         if plan.exact:
-            calls = (delayed(_fit_exactly)(candidate, samples, balance) for candidate in candidates)
-            return RefittedMembers(list(parallel(n_jobs)(calls)), [{} for _ in candidates])
-        assert collect is not None
-        landmark_fit = LandmarkFit(samples, collect, plan, seed, balance)
-        fits = [landmark_fit.fit_candidate(candidate) for candidate in candidates]
-        return RefittedMembers([pipeline for pipeline, _ in fits], [facts for _, facts in fits])
+            calls = (delayed(_fit_exactly)(candidate, samples, balance) for candidate in missing.values())
+            fits: list[tuple[Pipeline, dict[str, Any]]] = [(pipeline, {}) for pipeline in parallel(n_jobs)(calls)]
+        else:
+            assert collect is not None
+            landmark_fit = LandmarkFit(samples, collect, plan, seed, balance)
+            fits = [landmark_fit.fit_candidate(candidate) for candidate in missing.values()]
+    fitted.update(zip(missing, fits, strict=True))
+    return RefittedMembers([fitted[key][0] for key in keys], [fitted[key][1] for key in keys])
 
 
 def _fit_exactly(candidate: Candidate, samples: Samples, balance: Balance) -> Pipeline:

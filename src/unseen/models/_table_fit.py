@@ -29,6 +29,7 @@ from ..model_selection import (
     Candidate,
     EnsembleClassifier,
     EvaluationConfig,
+    FittedCandidates,
     FittedEnsemble,
     Forecast,
     GridName,
@@ -342,6 +343,7 @@ def refit_selected(
     stream: Rows | None = None,
     client: Any = None,
     verbose: int = 0,
+    fitted: FittedCandidates | None = None,
 ) -> tuple[Any, Samples, EnsembleClassifier, RefittedMembers]:
     """Fit preparation and members to all rows: the preparation, the prepared rows, the ensemble and its members."""
     preparation = clone(config.preparation)
@@ -352,7 +354,7 @@ def refit_selected(
     prepared = prepare_samples(preparation, table.samples)
     stream = TableRows(table) if stream is None else stream
     collect = partial(collect_stream_statistics, stream, preparation, client, verbose)
-    ensemble, members = selected.refit(prepared, plan, config, seed=seed, collect=collect)
+    ensemble, members = selected.refit(prepared, plan, config, seed=seed, collect=collect, fitted=fitted)
     return preparation, prepared, ensemble, members
 
 
