@@ -189,16 +189,16 @@ def test_other_rows_of_the_held_out_domain_matter_to_transductive_methods_only(t
 
 def test_methods_that_share_candidates_evaluate_each_once(monkeypatch):
     evaluated = []
-    evaluate = unseen.model_selection._refit.evaluate_candidates
+    evaluate = unseen.evaluation._run.evaluate_candidates
 
     def watch(candidates, samples, splits, *args, **options):
-        evaluated.append([candidate.key for candidate in candidates])
+        evaluated.append(([candidate.key for candidate in candidates], splits[0][0].tobytes()))
         return evaluate(candidates, samples, splits, *args, **options)
 
-    monkeypatch.setattr("unseen.model_selection._refit.evaluate_candidates", watch)
+    monkeypatch.setattr("unseen.evaluation._run.evaluate_candidates", watch)
     run(THREE, ["auto", "auto, transductive", "logistic", "CIDG", "KFDA"], QUICK, tasks=make_tasks("abc")[:1])
-    assert len(evaluated) == 1
-    assert len(evaluated[0]) == len(set(evaluated[0]))
+    assert len(evaluated) == len({rows for _, rows in evaluated})
+    assert all(len(keys) == len(set(keys)) for keys, _ in evaluated)
 
 
 def test_large_tables_skip_methods_with_a_limit_and_use_landmarks_elsewhere(monkeypatch):
