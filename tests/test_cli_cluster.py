@@ -181,7 +181,7 @@ def test_a_client_that_is_closed_in_the_middle_of_a_map_is_an_error_of_the_packa
 
 
 def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_package(lone, home, monkeypatch):
-    monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", 50)
+    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
     source = survey_table(home / "parts").subsample_domains(90, 0)
     sample = read_survey(source.subsample(60, 0))
     fit = partial(fit_table, sample, "kfda", plan=SizePlan.from_rows(270, exact=False, landmarks=20), stream=source)
@@ -359,7 +359,7 @@ def test_rows_are_numbered_through_all_files_wherever_they_are_read(client, home
 
 
 def test_statistics_from_a_cluster_are_those_from_here(client, home, monkeypatch):
-    monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", 50)
+    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
     source = survey_table(home / "parts").subsample_domains(90, 0)
     sample = read_survey(source.subsample(60, 0))
     here = fit_table(sample, "kfda", plan=SizePlan.from_rows(270, exact=False, landmarks=20), stream=source).model

@@ -109,7 +109,7 @@ def test_a_giant_row_group_is_read_in_slices(parts, monkeypatch):
 @pytest.mark.parametrize("rows", [20, 119, 10_000])
 def test_however_a_table_is_cut_into_parts_the_same_rows_are_drawn(parts, monkeypatch, rows):
     expected = read_survey(survey_table(parts / "parts").subsample(100, 3))
-    monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", rows)
+    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", rows)
     monkeypatch.setattr("unseen.tables._survey.choose_batch_size", lambda width: 17)
     monkeypatch.setattr("unseen.tables._load.choose_batch_size", lambda width: 13)
     found = survey_table(parts / "parts")

@@ -344,19 +344,6 @@ def test_integers_that_differ_in_every_row_and_are_called_so_are_identifiers(tmp
     assert f"Left out, since they identify samples rather than describe them: {name!r}." in table.notices
 
 
-def test_integers_that_differ_in_every_row_are_noted_whatever_they_are_called(tmp_path):
-    numbers = np.random.default_rng(1).permutation(10_000)[:600]
-    frame = admissions().with_columns(income=numbers, share=numbers / 7, twice=numbers // 2 * 2)
-    for ending in ("csv", "parquet"):
-        table = load_table(written(tmp_path, frame, ending), label="readmitted")
-        assert "income" in table.schema.feature_names
-        noted = [notice for notice in table.notices if "a different integer in every row" in notice]
-        assert len(noted) == 1
-        assert "'income'. They are used as numbers" in noted[0]
-    asked = load_table(written(tmp_path, frame), label="readmitted", features=["income"])
-    assert not any("different integer" in notice for notice in asked.notices)
-
-
 def visits(**more):
     """Four hospitals, each with six patients who came twice, by the same numbers."""
     patients = [{"hospital": h, "patient_id": p} for h in "abcd" for p in range(6) for _ in range(2)]

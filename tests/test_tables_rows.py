@@ -37,7 +37,7 @@ def at(frame, ending, folder, name="patients"):
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("limit", [None, 20])
 def test_every_row_knows_its_place_in_the_file(tmp_path, monkeypatch, ending, limit):
-    monkeypatch.setattr("unseen.tables._survey.MIN_PART_ROWS", 50)
+    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
     monkeypatch.setattr("unseen.tables._load.choose_batch_size", lambda width: 17)
     table = load_table(at(FRAME, ending, tmp_path), max_per_domain=limit)
     assert len(table.rows) == len(table.X) == (60 if limit else N)

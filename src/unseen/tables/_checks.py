@@ -10,18 +10,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from ..utils.validation import format_list
-from ._column_roles import ColumnRoles, TableOptions, make_left_out_notices
+from ._column_roles import ColumnRoles, TableOptions, is_group_name, make_left_out_notices, may_name_groups
 from ._schema import Column
-from ._survey import (
-    MAX_LEVELS,
-    MIN_UNIQUE_INTEGERS,
-    ColumnStatistics,
-    GroupCandidate,
-    Survey,
-    ValueEncoder,
-    is_missing_mark,
-)
-from ._values import MAX_SHOWN, NO_LINE_ENDS, format_count
+from ._survey import MAX_LEVELS, Survey, marks_missing_labels
+from ._values import DATE_FORMATS, MAX_SHOWN, format_count
 
 MAX_MEASURED_CLASSES = 20  # a label with more distinct values that are not integers is a measurement
 MAX_LABEL_SHARE = 0.5  # of distinct labels among rows; more are identifiers
@@ -30,37 +22,44 @@ MAX_WRONG_SHARE = 0.1  # a column with a smaller share of values that are not nu
 # could hardly be told apart.
 MIN_MIXED_DOMAINS = 3
 MAX_CELLS = 20_000_000  # domains times classes; columns that hold neither may have a million values each
+MAX_IDENTIFIER_SHARE = 0.9  # text columns with more levels than this share of their values identify samples
+MIN_SENTENCE_WORDS = 4  # of text that is not a name or an identifier
+MIN_GROUPS_PER_DOMAIN = 5  # with fewer, rows of a domain cannot be assumed to come from several groups
+# A column that is named like an identifier, but not like a patient, contains groups if most of its values occur in a
+# single domain, or if it has more values than a list of codes, with few rows each.
+MAX_DOMAINS_PER_GROUP = 1.1  # on average
+MAX_CODES = 50
+MAX_ROWS_PER_GROUP = 20  # on average
 
 
 def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey, options: TableOptions) -> list[str]:
     """Find problems of the labels and domains, if their columns are known."""
     if not (roles.features or roles.label or roles.domain):
         return []  # No column was read.
-    heights = np.diff([*survey.starts, survey.rows])
+    n_rows = survey.rows.height
+    heights = np.diff([*survey.starts, n_rows])
     empty = [name for name, height in zip(survey.files, heights, strict=True) if not height]
-    if not survey.rows and len(empty) == 1:
-        if any("\r" in name for name in (*roles.features, *roles.left_out)):  # with some versions of polars
-            return [f"{NO_LINE_ENDS}."]
+    if not n_rows and len(empty) == 1:
         return [f"it has a header but no rows{f' ({empty[0]})' if roles.files_are_domains else ''}."]
     problems = [f"these files have a header but no rows: {format_list(empty)}."] if empty else []
     if roles.label is not None and roles.label == roles.domain:
         return problems  # The roles report this problem; all others would follow from it.
-    unlabeled_problems = _find_unlabeled_problems(survey, options)
+    unlabeled_problems = _find_unlabeled_problems(survey, roles, options)
     if unlabeled_problems:
         return problems + unlabeled_problems
     classes = np.unique(labels)
-    domains = np.array(survey.domain.names, dtype=str)
+    domains = survey.get_names("domain")
     if roles.label is not None:
-        used_codes = np.unique(survey.collect("labels")[survey.collect("is_used")])
-        problems += _find_label_problems(labels[used_codes[used_codes > 0] - 1], survey)
+        used_codes = survey.rows.filter("is_used")["label"].drop_nulls().unique().to_physical().sort()
+        problems += _find_label_problems(labels[used_codes.to_numpy()], survey, roles.label)
     if len(classes) * len(domains) > MAX_CELLS:
         return problems or [f"{len(classes):,} classes in {len(domains):,} domains are too many to count."]
-    problems += _find_missing_names(survey, "group")
+    problems += _find_missing_names(survey, "group", roles.group)
     if roles.domain is None and not roles.files_are_domains:
         return problems
-    problems += _find_missing_names(survey, "domain")
+    problems += _find_missing_names(survey, "domain", roles.domain)
     present = survey.present_domains
-    if len(present) < 2 and survey.rows:
+    if len(present) < 2 and n_rows:
         source = "the folder" if roles.domain is None else f"the domain column {roles.domain!r}"
         names = f", {format_list(present)}" if present else ""
         left_out = (
@@ -78,20 +77,21 @@ def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey
     if len(classes) > 1 and (n_classes > 1).sum() < MIN_MIXED_DOMAINS and (n_classes == 1).any():
         problems += _find_similar_names(present, "domains")
         problems += [
-            f"the domain {str(domains[s])!r} has samples of one class only, {str(classes[is_present[s].argmax()])!r}. "
+            f"the domain {domains[s]!r} has samples of one class only, {str(classes[is_present[s].argmax()])!r}. "
             "Leave out its rows, or choose another domain column."
             for s in np.flatnonzero(n_classes == 1)
         ]
     return problems
 
 
-def _find_label_problems(labels: NDArray[Any], survey: Survey) -> list[str]:
+def _find_label_problems(labels: NDArray[Any], survey: Survey, name: str) -> list[str]:
     """Find missing labels, and labels that are not classes."""
-    name = survey.label.column
     distinct = list(dict.fromkeys(labels.tolist()))
-    advice = " Or set the parameter unlabeled to NA to leave these rows out."
-    problems = _find_missing_names(survey, "label", advice)
-    rows = survey.rows - survey.unlabeled - len(survey.find_missing("label"))
+    missing = survey.find_missing("label")
+    problems = _find_missing_names(
+        survey, "label", name, " Or set the parameter unlabeled to NA to leave these rows out."
+    )
+    rows = survey.rows.height - survey.n_unlabeled - len(missing)
     is_measured = labels.dtype.kind == "U" and not pl.Series(distinct).cast(pl.Float64, strict=False).null_count()
     max_classes = MAX_MEASURED_CLASSES if is_measured else max(MAX_MEASURED_CLASSES, MAX_LABEL_SHARE * rows)
     if len(distinct) > max_classes:
@@ -105,19 +105,15 @@ def _find_label_problems(labels: NDArray[Any], survey: Survey) -> list[str]:
     return problems
 
 
-def _find_unlabeled_problems(survey: Survey, options: TableOptions) -> list[str]:
+def _find_unlabeled_problems(survey: Survey, roles: ColumnRoles, options: TableOptions) -> list[str]:
     """Check that the value of unlabeled rows occurs, but not in all rows."""
-    value = options.unlabeled
-    if value is None or survey.label.column is None:
+    value = f"the label {options.unlabeled!r} of unlabeled rows (the parameter unlabeled)"
+    if options.unlabeled is None or roles.label is None:
         return []
-    if not survey.unlabeled and not is_missing_mark(value):
-        labels = format_list(sorted(survey.label.names))
-        return [f"no row has the label {value!r} of unlabeled rows (the parameter unlabeled); the labels are {labels}."]
-    if survey.unlabeled == survey.rows:
-        return [
-            f"all {format_count(survey.rows, 'row')} have the label {value!r} of unlabeled rows (the parameter "
-            "unlabeled)."
-        ]
+    if not survey.n_unlabeled and not marks_missing_labels(options):
+        return [f"no row has {value}; the labels are {format_list(sorted(survey.get_names('label')))}."]
+    if survey.n_unlabeled == survey.rows.height:
+        return [f"all {format_count(survey.rows.height, 'row')} have {value}."]
     return []
 
 
@@ -135,19 +131,19 @@ def make_row_notices(survey: Survey, options: TableOptions) -> list[str]:
             f"Left out {_format_small_domains(survey, options)}: {format_list(survey.small_domains)}. Set the "
             "parameter min_domain_rows to change this."
         )
-    if not survey.unlabeled:
-        return notices
-    present = {*survey.present_domains, *survey.small_domains}
-    empty = [name for name in survey.domain.names if name not in present]
-    description = "without a label" if is_missing_mark(options.unlabeled) else f"with the label {options.unlabeled!r}"
-    consequence = f", so that no rows remain of {format_list(empty)}" if empty else ""
-    notices.append(f"Left out {format_count(survey.unlabeled, 'row')} of {survey.rows:,} {description}{consequence}.")
+    if survey.n_unlabeled:
+        present = {*survey.present_domains, *survey.small_domains}
+        empty = [name for name in survey.get_names("domain") if name not in present]
+        label = "without a label" if marks_missing_labels(options) else f"with the label {options.unlabeled!r}"
+        consequence = f", so that no rows remain of {format_list(empty)}" if empty else ""
+        n_left_out = format_count(survey.n_unlabeled, "row")
+        notices.append(f"Left out {n_left_out} of {survey.rows.height:,} {label}{consequence}.")
     return notices
 
 
 def make_name_notices(labels: NDArray[Any], survey: Survey) -> list[str]:
     """Make notices about similar names, domains of one class, and domains without a class that others have."""
-    domains = np.array(survey.domain.names, dtype=str)
+    domains = np.array(survey.get_names("domain"), dtype=str)
     is_present = survey.counts(labels) > 0
     shares_class = is_present[:, is_present.sum(axis=0) > 1].any(axis=1)
     isolated = domains[is_present.any(axis=1) & ~shares_class].tolist()
@@ -177,36 +173,42 @@ def _find_similar_names(names: Sequence[Any], role: str) -> list[str]:
     ]
 
 
-def _find_missing_names(survey: Survey, role: str, advice: str = "") -> list[str]:
-    encoder: ValueEncoder = getattr(survey, role)
-    missing = survey.find_missing(role)
-    if encoder.column is None or not len(missing):
+def _find_missing_names(survey: Survey, role: str, column: str | None, advice: str = "") -> list[str]:
+    missing = [] if column is None else survey.find_missing(role)
+    if not missing:
         return []
     return [
-        f"the {role} column {encoder.column!r} is missing in {format_count(len(missing), 'row')}: "
-        f"{survey.format_rows(missing.tolist(), len(missing))}. Fill in the values, or leave out the rows.{advice}"
+        f"the {role} column {column!r} is missing in {format_count(len(missing), 'row')}: "
+        f"{survey.format_rows(missing)}. Fill in the values, or leave out the rows.{advice}"
     ]
 
 
 def select_columns(
-    survey: Survey,
-    columns: ColumnStatistics,
-    candidates: Sequence[GroupCandidate],
-    roles: ColumnRoles,
-    options: TableOptions,
+    survey: Survey, roles: ColumnRoles, options: TableOptions
 ) -> tuple[tuple[Column, ...], list[str], list[str]]:
     """Return the features, with notices and problems; a column named in `options.features` is left out if constant.
 
     Columns that do not become features are added to those that the roles leave out.
     """
-    n_domains = len(survey.present_domains)
-    group_columns = [candidate.name for candidate in candidates if candidate.has_groups(n_domains)]
-    kept = []
-    for position, name in enumerate(columns.names):
-        reason = _find_reason(columns, position, group_columns, options)
+    group_columns = [name for name in roles.named_like_ids if may_name_groups(name) and _has_groups(survey, name)]
+    features = []
+    problems = []
+    reading_notices = []
+    infinite = []
+    for facts in survey.columns.iter_rows(named=True):
+        name = facts["column"]
+        column, reason, notices = _describe_column(facts, survey, group_columns, options)
+        reading_notices += notices
+        if facts["n_infinite"] and not facts["is_declared"]:
+            infinite.append(f"{name} ({format_count(facts['n_infinite'], 'value')})")
         if reason is None:
-            kept.append(position)
-        elif survey.rows:
+            features.append(column)
+            if column.kind == "categorical" and survey.levels[name] is None:
+                problems.append(
+                    f"the column {name!r} has more than {MAX_LEVELS:,} distinct values that are not numbers, too many "
+                    "for a feature."
+                )
+        elif facts["n_rows"]:
             roles.left_out[name] = reason
     notices = make_left_out_notices(roles.left_out)
     if options.group is None:
@@ -214,14 +216,7 @@ def select_columns(
             f"{name!r} repeats within domains. Set the parameter group to {name} to keep its rows together."
             for name in group_columns
         ]
-    features = tuple(_make_column(columns, position, options) for position in kept)
-    problems = [
-        f"the column {feature.name!r} has more than {MAX_LEVELS:,} distinct values that are not numbers, too many for "
-        "a feature."
-        for position, feature in zip(kept, features, strict=True)
-        if feature.kind == "categorical" and columns.too_many_levels[position]
-    ]
-    if not kept and survey.rows:
+    if not features and survey.rows.height:
         texts = [name for name, reason in roles.left_out.items() if reason == "free text"]
         advice = (
             f" Free text is not used: {format_list(texts)}. Convert it to columns of numbers first, for example with "
@@ -230,69 +225,69 @@ def select_columns(
             else ""
         )
         problems.append(f"no columns are left to be features.{advice}")
-    unique = [columns.names[i] for i in kept if columns.is_numeric(i) and columns.has_unique_integers(i)]
-    if unique and options.features is None and columns.n_rows >= MIN_UNIQUE_INTEGERS:
-        notices.append(
-            f"These columns hold a different integer in every row, as identifiers do: {format_list(unique)}. They are "
-            "used as numbers. Drop them if they are identifiers."
-        )
-    for position, feature in zip(kept, features, strict=True):
-        if feature.kind == "date" and len(columns.date_formats[position]) > 1:
-            notices.append(
-                f"Dates in {feature.name!r} are read as {feature.date_format}, but all of them are valid as "
-                f"{columns.date_formats[position][1]} too. Write dates as yyyy-mm-dd to avoid ambiguity."
-            )
-    return features, notices + _make_reading_notices(survey, columns), problems
-
-
-def _find_reason(columns: ColumnStatistics, i: int, group_columns: Sequence[str], options: TableOptions) -> str | None:
-    """Find the reason to leave a column out; None if it becomes a feature."""
-    name = columns.names[i]
-    if columns.is_constant(i):
-        return "constant" if columns.n_present(i) else "all missing"
-    if options.features is not None:
-        return None
-    if columns.is_date(i):
-        return "date" if options.dates == "drop" else None
-    if name in group_columns:
-        return "names a group"
-    if not columns.is_identifier(i) or name in (options.categories or ()):
-        return None
-    if columns.is_numeric(i):
-        return "identifier"
-    if columns.is_free_text(i):
-        return "free text"
-    return "too many levels" if columns.too_many_levels[i] else "identifier"
-
-
-def _make_column(columns: ColumnStatistics, i: int, options: TableOptions) -> Column:
-    name = columns.names[i]
-    has_missing = bool(columns.n_missing[i] or columns.n_infinite[i])
-    marks = tuple((options.missing or {}).get(name, ()))
-    if columns.is_numeric(i):
-        return Column(name, "numeric", missing=has_missing, missing_values=marks)
-    if columns.is_date(i):
-        date_format = columns.date_formats[i][0]
-        return Column(name, "date", date_format=date_format, missing=has_missing, missing_values=marks)
-    levels = tuple(sorted(columns.levels[i]))
-    return Column(name, "categorical", levels, missing=has_missing, missing_values=marks)
-
-
-def _make_reading_notices(survey: Survey, columns: ColumnStatistics) -> list[str]:
-    """Make notices about columns whose values are read in a way that may be unexpected."""
-    names = columns.names
-    notices = []
-    with_infinite = np.flatnonzero((columns.n_infinite > 0) & ~columns.declared)
-    infinite = [f"{names[i]} ({format_count(columns.n_infinite[i], 'value')})" for i in with_infinite]
     if infinite:
         notices.append(f"Numbers that are infinite or beyond 1e150 count as missing: {format_list(infinite)}.")
-    for i in np.flatnonzero((columns.n_not_numbers > 0) & ~columns.declared).tolist():
-        if columns.is_constant(i) or columns.n_not_numbers[i] >= MAX_WRONG_SHARE * columns.n_present(i):
-            continue
-        value, row = columns.first_not_number[i]
-        n_wrong = format_count(columns.n_not_numbers[i], "value")
+    return tuple(features), notices + reading_notices, problems
+
+
+def _describe_column(
+    facts: dict[str, Any], survey: Survey, group_columns: Sequence[str], options: TableOptions
+) -> tuple[Column, str | None, list[str]]:
+    """Return a column, the reason to leave it out, None if it becomes a feature, and notices about its values."""
+    name = facts["column"]
+    n_present = facts["n_rows"] - facts["n_missing"]
+    n_wrong = facts["n_not_numbers"]
+    has_missing = bool(facts["n_missing"] or facts["n_infinite"])
+    marks = tuple((options.missing or {}).get(name, ()))
+    if not (n_wrong or facts["is_declared"]):
+        column = Column(name, "numeric", missing=has_missing, missing_values=marks)
+        if facts["low"] >= facts["high"]:
+            return column, "constant" if n_present else "all missing", []
+        is_numbered = facts["counts_from_0"] or facts["counts_from_1"]
+        is_unique = name in survey.named_values and facts["is_integer"] and survey.named_values[name].is_unique().all()
+        reason = "names a group" if name in group_columns else "identifier" if is_numbered or is_unique else None
+        return column, None if options.features is not None else reason, []
+    levels = survey.levels[name]
+    formats = [date_format for date_format in DATE_FORMATS if facts[date_format]]
+    is_date = bool(formats and n_wrong == n_present and not facts["is_declared"])
+    notices = []
+    if is_date:
+        column = Column(name, "date", date_format=formats[0], missing=has_missing, missing_values=marks)
+    else:
+        column = Column(name, "categorical", tuple(sorted(levels or ())), missing=has_missing, missing_values=marks)
+    if levels is not None and len(levels) == 1 and (is_date or not facts["n_missing"]):
+        return column, "constant", []
+    if not facts["is_declared"] and n_wrong < MAX_WRONG_SHARE * n_present:
         notices.append(
-            f"{names[i]!r} is not read as numbers because of {n_wrong}, such as {value!r} in "
-            f"{survey.format_rows([row], 1)}."
+            f"{name!r} is not read as numbers because of {format_count(n_wrong, 'value')}, such as "
+            f"{facts['example']!r} in {survey.format_rows([facts['example_row']])}."
         )
-    return notices
+    reason = None
+    is_identifier = levels is None or len(levels) > MAX_IDENTIFIER_SHARE * n_present
+    if options.features is not None:
+        pass
+    elif is_date:
+        reason = "date" if options.dates == "drop" else None
+    elif name in group_columns:
+        reason = "names a group"
+    elif is_identifier and name not in (options.categories or ()):
+        is_text = len(facts["example"].split()) >= MIN_SENTENCE_WORDS
+        reason = "free text" if is_text else "too many levels" if levels is None else "identifier"
+    if is_date and reason is None and len(formats) > 1:
+        notices.append(
+            f"Dates in {name!r} are read as {formats[0]}, but all of them are valid as {formats[1]} too. Write dates "
+            "as yyyy-mm-dd to avoid ambiguity."
+        )
+    return column, reason, notices
+
+
+def _has_groups(survey: Survey, name: str) -> bool:
+    """Whether the values of a column repeat within domains, as those of patients do if they have several rows."""
+    pairs = survey.named_values.select(name, "domains").drop_nulls(name)
+    n_values = pairs[name].n_unique()
+    n_groups = pairs.n_unique()
+    if not MIN_GROUPS_PER_DOMAIN * len(survey.present_domains) <= n_groups < pairs.height:
+        return False
+    is_nested = n_groups <= MAX_DOMAINS_PER_GROUP * n_values
+    has_many_values = n_values > MAX_CODES and pairs.height <= MAX_ROWS_PER_GROUP * n_groups
+    return is_group_name(name) or is_nested or has_many_values

@@ -24,7 +24,9 @@ USUAL_NAMES = {
 # Usual names of group columns, in addition to columns named like identifiers.
 GROUP_NAMES = "patient|subject|participant|donor|person|individual|animal|specimen|mrn|medical_record"
 ID_ENDING = re.compile(r"(^|[\s_.\-])(?i:id|uuid|guid|nbr|number|no|nr|mrn)$|[a-z](ID|Id|Nbr|Number)$")
+ROW_NAME = re.compile("(?i:index|idx|key|row|)")  # of columns that number the rows
 STEM_ENDING = re.compile(r"_?(id|name|code|nbr|number)$|_(no|nr|num)$")
+ROLES = ("label", "domain", "group")
 MIN_DOMAIN_ROWS = 4  # domains with fewer rows are left out by default
 Dates = Literal["drop", "ordinal"]
 # Reasons to leave columns out: the short form, and the text of a notice; reasons without a text have no notice.
@@ -79,7 +81,7 @@ class TableOptions:
     def __post_init__(self) -> None:
         if self.dates not in get_args(Dates):
             raise ParameterError("dates", f"dates must be one of {', '.join(get_args(Dates))}; got {self.dates!r}.")
-        for role in ("label", "domain", "group"):
+        for role in ROLES:
             if not isinstance(getattr(self, role), str | None):
                 raise TypeError(f"{role} must be the name of a column; got {getattr(self, role)!r}.")
         if self.unlabeled is not None:
@@ -137,8 +139,8 @@ def parse_missing_values(missing: Any) -> dict[str, tuple[str, ...]]:
 class ColumnRoles:
     """The role of each column; label and domain are None if they are unknown, or if files are domains.
 
-    Columns in `left_out` are not features, for the reasons in `LEFT_OUT_REASONS`; columns in `maybe_groups` are named
-    like groups of rows. `categories` are columns that have levels whatever their values, because of their types or
+    Columns in `left_out` are not features, for the reasons in `LEFT_OUT_REASONS`; those in `named_like_ids` may
+    identify rows or groups of rows. `categories` are columns that have levels whatever their values, because of their types or
     because the options declare them.
     """
 
@@ -147,7 +149,7 @@ class ColumnRoles:
     domain: str | None = None
     group: str | None = None
     features: list[str] = field(default_factory=list)
-    maybe_groups: list[str] = field(default_factory=list)
+    named_like_ids: list[str] = field(default_factory=list)
     categories: set[str] = field(default_factory=set)
     left_out: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
@@ -197,7 +199,11 @@ def assign_roles(tables: Sequence[TableFile], options: TableOptions, *, several:
         if roles.files_are_domains:
             roles.left_out |= dict.fromkeys(_find_usual_names("domain", free), "names the domain")
         chosen = [name for name in others if name not in roles.left_out]
-        roles.maybe_groups = [name for name in others if may_name_groups(name) and name not in categories]
+        roles.named_like_ids = [
+            name
+            for name in others
+            if (may_name_groups(name) or ROW_NAME.fullmatch(name.strip())) and name not in categories
+        ]
     roles.left_out |= dict.fromkeys((name for name in drop if name in all_names), "dropped")
     other_roles = {roles.label, roles.domain, roles.group, *drop}
     roles.features = [name for name in chosen if name not in other_roles]
@@ -208,7 +214,7 @@ def assign_roles(tables: Sequence[TableFile], options: TableOptions, *, several:
 def _find_conflicts(roles: ColumnRoles, options: TableOptions) -> list[str]:
     """Find columns with two roles."""
     problems = []
-    for role in ("label", "domain", "group"):
+    for role in ROLES:
         name = getattr(options, role)
         for names, use in (
             (options.drop, "dropped"),
@@ -218,7 +224,7 @@ def _find_conflicts(roles: ColumnRoles, options: TableOptions) -> list[str]:
         ):
             if name in (names or ()):
                 problems.append(f"{name!r} is the {role} column and cannot be {use} as well.")
-    for first, second in combinations(("label", "domain", "group"), 2):
+    for first, second in combinations(ROLES, 2):
         name = getattr(roles, first)
         if name is not None and name == getattr(roles, second):
             problems.append(f"{name!r} is both the {first} and the {second} column. Choose two columns.")
@@ -291,8 +297,8 @@ def _leave_out_unreadable(tables: Sequence[TableFile], roles: ColumnRoles) -> No
     unreadable = {name for table in tables for name, dtype in table.types.items() if not is_readable(dtype)}
     roles.left_out |= dict.fromkeys((name for name in roles.features if name in unreadable), "lists, records or bytes")
     roles.features = [name for name in roles.features if name not in unreadable]
-    roles.maybe_groups = [name for name in roles.maybe_groups if name not in unreadable]
-    for role in ("label", "domain", "group"):
+    roles.named_like_ids = [name for name in roles.named_like_ids if name not in unreadable]
+    for role in ROLES:
         name = getattr(roles, role)
         if name in unreadable:
             roles.problems.append(f"the {role} column {name!r} must hold a word or number per row, not lists or bytes.")

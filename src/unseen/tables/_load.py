@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
@@ -58,22 +59,17 @@ class SurveyedTable:
     schema: Schema
     notices: list[str]
     survey: Survey
-    labels: NDArray[Any]  # the label of code i + 1 at index i
+    labels: NDArray[Any]  # the label of each distinct text
     left_out: dict[str, str]  # columns that are not used, with the reason
     is_subsample: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "survey": replace(self.survey, parts=[])}
+        return {**vars(self), "survey": None}
 
     @property
     def parts(self) -> list[Part]:
         """Arguments for `pieces`."""
         return self.survey.parts
-
-    @property
-    def domains(self) -> NDArray[np.str_]:
-        """The domain of code i + 1 at index i."""
-        return np.array(self.survey.domain.names, dtype=str)
 
     @property
     def counts(self) -> Ints:
@@ -87,7 +83,7 @@ class SurveyedTable:
 
     def count_domain_rows(self) -> dict[str, int]:
         """Count the selected rows of each domain."""
-        return _sum_by_name(self.domains, self.counts.sum(axis=1))
+        return _sum_by_name(self.survey.get_names("domain"), self.counts.sum(axis=1))
 
     def count_class_rows(self) -> dict[Any, int]:
         """Count the selected rows of each class."""
@@ -106,34 +102,40 @@ class SurveyedTable:
     def _select_rows(self, n_selected: Ints, seed: int) -> SurveyedTable:
         """Select a number of rows of each domain and label."""
         rng = np.random.default_rng(seed)
-        counts = self.counts
-        is_used = self.survey.collect("is_used")
-        cells = self.survey.collect("domains") * (len(self.labels) + 1) + self.survey.collect("labels")
-        for domain, label in np.argwhere(n_selected < counts):
-            rows = np.flatnonzero(is_used & (cells == (domain + 1) * (len(self.labels) + 1) + label + 1))
-            is_used[rows] = False
-            is_used[rng.choice(rows, n_selected[domain, label], replace=False)] = True
-        return replace(self, survey=self.survey.select(is_used), is_subsample=True)
+        rows = self.survey.rows
+        is_used = rows["is_used"].to_numpy().copy()
+        # Rows without a label or domain are of no cell; they are in use only until the problem is reported.
+        domains, labels = (
+            rows[role].to_physical().fill_null(0).to_numpy().astype(np.intp) for role in ("domain", "label")
+        )
+        cells = domains * len(self.labels) + labels
+        for domain, label in np.argwhere(n_selected < self.counts):
+            members = np.flatnonzero(is_used & (cells == domain * len(self.labels) + label))
+            is_used[members] = False
+            is_used[rng.choice(members, n_selected[domain, label], replace=False)] = True
+        return replace(self, survey=self.survey.select(pl.Series(is_used)), is_subsample=True)
 
     def pieces(self, part: Part) -> Iterator[Samples]:
         """Read the selected rows of a part, in order, in batches."""
         names = self.schema.feature_names
-        domains = self.domains
         classes = np.unique(self.labels)
-        groups = np.array(self.survey.group.names, dtype=str)
+        n_rows = part.rows.height
         n_read = 0
-        for frame in iter_file_batches(part.path, names, choose_batch_size(len(names)), part.first, len(part.labels)):
-            rows = n_read + np.flatnonzero(part.is_used[n_read : n_read + frame.height])
-            with translate_read_errors(part.path):
-                X = self.schema.encode(frame[(rows - n_read).tolist()])
+        for frame in iter_file_batches(part.path, names, choose_batch_size(len(names)), part.first, n_rows):
+            rows = part.rows.slice(n_read, frame.height)
             n_read += frame.height
-            if len(rows):
-                group = groups[part.groups[rows] - 1] if len(groups) else None
-                y = self.labels[part.labels[rows] - 1]
-                yield Samples(X, y, domains[part.domains[rows] - 1], classes, group=group)
-        if n_read != len(part.labels):
+            if n_read > n_rows:
+                break
+            with translate_read_errors(part.path):
+                X = self.schema.encode(frame.filter(rows["is_used"]))
+            rows = rows.filter("is_used")
+            if rows.height:
+                y = self.labels[rows["label"].to_physical().to_numpy()]
+                group = None if self.schema.group is None else _as_array(rows["group"])
+                yield Samples(X, y, _as_array(rows["domain"]), classes, group=group)
+        if n_read != n_rows:
             raise TableError(
-                [f"it has changed: it had {len(part.labels):,} rows, and now has {n_read:,}. Read it again."],
+                [f"it has changed: it had {n_rows:,} rows, and now has {n_read:,}. Read it again."],
                 source=part.path.name,
             )
 
@@ -147,12 +149,16 @@ class SurveyedTable:
                 X[n_filled : n_filled + len(piece)] = piece.X
                 n_filled += len(piece)
                 pieces.append(replace(piece, X=None))
-        group = np.concatenate([piece.group for piece in pieces]) if self.survey.group.column is not None else None
+        group = None if self.schema.group is None else np.concatenate([piece.group for piece in pieces])
         y = np.concatenate([piece.y for piece in pieces])
         return Samples(X, y, np.concatenate([piece.domain for piece in pieces]), group=group)
 
 
-def _sum_by_name(names: NDArray[Any], rows: Ints) -> dict[Any, int]:
+def _as_array(names: pl.Series) -> NDArray[np.str_]:
+    return names.cast(pl.String).to_numpy().astype(str)
+
+
+def _sum_by_name(names: Any, rows: Ints) -> dict[Any, int]:
     """Sum the rows of each distinct name, in sorted order, without names that have no rows."""
     distinct, codes = np.unique(names, return_inverse=True)
     totals = np.bincount(codes, weights=rows).astype(int).tolist()
@@ -362,14 +368,14 @@ def survey_table(path: Any, options: TableOptions | None = None) -> SurveyedTabl
         ]
         problems = same_names + problems
     try:
-        survey, statistics, candidates = survey_batches(tables, roles, options)
+        survey = survey_batches(tables, roles, options)
     except TableError as error:
         prefix = f"{error.source}: " if several and error.source in {file.name for _, file in files} else ""
         read_problems = [prefix + problem for problem in error.problems]
         raise TableError([*problems, *roles.problems, *read_problems], source=name) from error
     survey = survey.leave_out_small_domains(options.min_domain_rows)
-    columns, column_notices, column_problems = select_columns(survey, statistics, candidates, roles, options)
-    labels = parse_labels(survey.label.names)
+    columns, column_notices, column_problems = select_columns(survey, roles, options)
+    labels = parse_labels(survey.get_names("label"))
     problems += roles.problems + column_problems + find_value_problems(labels, roles, survey, options)
     raise_table_error(problems, name)
     schema = Schema(columns, roles.label, roles.domain, roles.group)
@@ -403,7 +409,7 @@ def read_survey(table: SurveyedTable, seed: int = 0) -> Table:
         table.schema,
         table.notices,
         table.name,
-        rows=np.flatnonzero(table.survey.collect("is_used")),
+        rows=table.survey.rows["is_used"].arg_true().to_numpy().astype(np.intp),
         group=samples.group,
         left_out=table.left_out,
     )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..exceptions import ParameterError
 from ..linalg import check_squares
 from ..utils.validation import format_list
-from ._column_roles import parse_missing_values
+from ._column_roles import ROLES, parse_missing_values
 from ._values import (
     DATE_FORMATS,
     ISO_FORMAT,
@@ -33,7 +33,6 @@ from ._values import (
 )
 
 Kind = Literal["numeric", "categorical", "date"]
-ROLES = ("label", "domain", "group")
 NEW_LEVEL_CODE = -1.0  # of a level that the training data do not have
 
 

@@ -38,13 +38,12 @@ WHOLE_NUMBER = r"^\s*([+-]?\d+)\.0*\s*$"  # an integer written with a decimal po
 MIDNIGHT = r" 00:00:00(\.0+)?$"
 TICKS_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # by the time unit of a duration
 MAX_SHOWN = 8  # names, values or rows listed in a message
-NO_LINE_ENDS = "its header has no line ending that is recognized. Save it with line endings of Unix or Windows"
 REASONS = {  # by a phrase in the message of a reader
     "(?i)utf-?8": "it is not UTF-8 text. Save it as UTF-8 (in a spreadsheet: 'CSV UTF-8')",
     "not properly escaped": "a quotation mark is opened but never closed",
     "field limit": "its header is too long; a quotation mark may be opened but never closed",
     "more fields": "a row has more values than the header has names",
-    "new_columns": NO_LINE_ENDS,
+    "new_columns": "its header has no line ending that is recognized. Save it with line endings of Unix or Windows",
 }
 
 
