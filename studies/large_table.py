@@ -17,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import unseen
 from unseen.metrics import choose_threshold
-from unseen.models import choose_ensemble_threshold, fit_table
 from unseen.tables import table_from_arrays
 
 EFFECTS = np.array([0.9, 0.5, -0.4, 0.3, 0.2, 0.0, 0.8, 0.4, -0.3, 0.6])  # of six numbers and four indicators
@@ -73,9 +73,9 @@ def main() -> None:
         for name in options.sites or np.unique(site).tolist():
             kept = site != name
             start = time.process_time()
-            fit = fit_table(table.take(kept), method)
-            risks = fit.model.predict_proba(X[~kept])[:, 1]
-            threshold = choose_ensemble_threshold(fit.fitted, fit.model.ensemble, "dead", AIM).threshold
+            model = unseen.fit(table.take(kept), methods=method, threshold=AIM, positive="dead")
+            risks = model.predict_proba(X[~kept])[:, 1]
+            threshold = model.card["threshold"]["value"]
             seconds = time.process_time() - start
             reference = fit_logistic(X[kept], y[kept]).predict_proba(X[~kept])[:, 1]
             reference_threshold = choose_reference_threshold(X[kept], y[kept], site[kept])

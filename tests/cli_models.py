@@ -16,13 +16,13 @@ import typer
 from typer.testing import CliRunner
 
 from command import run_command
+from helpers import fit_model
 from unseen import CIDG, KFDA, DomainCenterer
 from unseen.cli._adapt import adapt
 from unseen.cli._fit import fit
 from unseen.cli._predict import predict
 from unseen.cli._show import show
 from unseen.model_selection import Candidate, EnsembleClassifier
-from unseen.models import TableFit, fit_table, model_card
 from unseen.models._model_file import load_model, save_model
 from unseen.models._table_model import TableModel
 from unseen.tables import Schema, load_table
@@ -80,19 +80,18 @@ def write_home(folder):
 
 def write(table, path, *transformers, smoothing=0.0):
     """What `fit` writes, with a pool made by hand: logistic regression behind each of these, of falling weight."""
-    plain = fit_table(table, "1-nn")
+    plain = fit_model(table, "1-nn")
     candidates = [Candidate("", {}, transformer, LogisticRegression()) for transformer in transformers]
     weights = np.arange(len(candidates), 0, -1.0)
     how = {
         "smoothing": smoothing,
         "inverse_temperature": 1.2,
-        "conformal_scores": plain.model.ensemble.conformal_scores,
+        "conformal_scores": plain.estimator.ensemble.conformal_scores,
     }
     pool = EnsembleClassifier([one.pipeline for one in candidates], weights / weights.sum(), 1 / weights, **how)
-    pool.fit(plain.model.prepare(table.X), table.y, sample_domain=table.domain)
-    model = TableModel(plain.model.preprocessor, pool, plain.model.novelty)
-    found = TableFit(model, "by hand", "transductive", {}, plain.scores, None, [])
-    save_model(model, path, model_card(table, found))
+    pool.fit(plain.estimator.prepare(table.X), table.y, sample_domain=table.domain)
+    model = TableModel(plain.estimator.preprocessor, pool, plain.estimator.novelty)
+    save_model(model, path, plain.card)
 
 
 def encoded(home, name="new.parquet"):

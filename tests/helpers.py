@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from scipy import linalg
 
 import textbook
+import unseen
 from unseen import CIDG, DICA, KFDA, MDA, SCA
+from unseen.exceptions import DataWarning, ignore_warnings
 
 # Each method: estimator, textbook pencil, its weights, and the power of K's eigenvalues that its ridge lives on.
 METHODS = {
@@ -24,6 +26,12 @@ METHODS = {
     "UDICA": (DICA, textbook.udica, {}, 1),
     "MDA": (MDA, textbook.mda, {"discrepancy_weight": 0.4, "conditional_weight": 3.0, "within_weight": 2.0}, 1),
 }
+
+
+def fit_model(table, methods="auto", **options):
+    """The model that `unseen.fit` makes of a table, without the notices about small tables."""
+    with ignore_warnings(DataWarning):
+        return unseen.fit(table, methods=methods, **options)
 
 
 def make(name, **params):

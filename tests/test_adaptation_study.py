@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unseen.models import fit_table, make_preparation
+from helpers import fit_model
+from unseen.models import make_preparation
 from unseen.tables import Column, Schema, Table
 from unseen.utils.samples import Samples
 
@@ -39,8 +40,8 @@ def test_the_study_evaluates_the_ensemble_of_fit(monkeypatch):
     monkeypatch.setattr(study, "HeldOutDomain", record)
     results = study.evaluate_site(sources, site, make_preparation(SCHEMA))
     assert [result["n"] for result in results] == [10]  # at least 20 of the 40 rows of the site are scored
-    fitted = fit_table(Table(sources.X, sources.y, sources.domain, SCHEMA, [], "sites"))
-    model = fitted.model
+    fitted = fit_model(Table(sources.X, sources.y, sources.domain, SCHEMA, [], "sites"))
+    model = fitted.estimator
     assert model.ensemble.raw_members
     prepared = model.prepare(site.X)
     np.testing.assert_array_equal(parts[0].probabilities, model.ensemble.predict_proba(prepared))

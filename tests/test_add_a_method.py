@@ -23,9 +23,9 @@ import numpy as np
 from scipy.linalg import eigh
 import textbook
 import unseen
-from helpers import three_domains
+from helpers import fit_model, three_domains
 from unseen.estimators import DFDA
-from unseen.models import fit_table, load_model, save_model
+from unseen.models import load_model, save_model
 from unseen.tables import Column, Schema, Table
 
 X, y, codes = three_domains(n_per_cell=6, n_features=3)
@@ -40,9 +40,9 @@ kinds = {method["name"]: method["kind"] for method in found.to_dict()["methods"]
 assert kinds["DFDA"] == "invariant", kinds
 assert "DFDA" in found.to_html()
 
-fit = fit_table(Table(X, y, d, Schema(tuple(Column(f"x{i}", "numeric") for i in range(3))), [], "three"), "DFDA")
-save_model(fit.model, "dfda.unseen", {})
-np.testing.assert_array_equal(load_model("dfda.unseen").predict(X), fit.model.predict(X))
+fit = fit_model(Table(X, y, d, Schema(tuple(Column(f"x{i}", "numeric") for i in range(3))), [], "three"), "DFDA")
+save_model(fit.estimator, "dfda.unseen", {})
+np.testing.assert_array_equal(load_model("dfda.unseen").predict(X), fit.estimator.predict(X))
 """
 
 

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from concurrent.futures import CancelledError
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -32,16 +32,14 @@ from sklearn.kernel_approximation import RBFSampler
 from typer.testing import CliRunner
 
 from cluster_work import after, refuse, slowly, squared, waiting
-from helpers import three_domains
+from helpers import fit_model, three_domains
 from unseen import CIDG
 from unseen.cli._app import app
 from unseen.cli._options import open_cluster
 from unseen.estimators import ClusterLostError, map_on_cluster
 from unseen.estimators import cluster_errors as fails
-from unseen.kernels import SizePlan
-from unseen.models import fit_table
-from unseen.models._table_fit import collect_stream_statistics
-from unseen.tables._load import read_survey, survey_table
+from unseen.models._fit import _collect_statistics
+from unseen.tables._load import survey_table
 
 pytestmark = pytest.mark.system
 
@@ -183,15 +181,14 @@ def test_a_client_that_is_closed_in_the_middle_of_a_map_is_an_error_of_the_packa
 def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_package(lone, home, monkeypatch):
     monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
     source = survey_table(home / "parts").subsample_domains(90, 0)
-    sample = read_survey(source.subsample(60, 0))
-    fit = partial(fit_table, sample, "kfda", plan=SizePlan.from_rows(270, exact=False, landmarks=20), stream=source)
+    fit = partial(fit_model, source, "kfda", feature_map="nystroem", n_landmarks=20)
 
     @contextmanager
     def progress_that_closes(*_):
         lone.close()
         yield lambda rows: None
 
-    monkeypatch.setattr("unseen.models._table_fit.progress", progress_that_closes)
+    monkeypatch.setattr("unseen.models._fit.progress", progress_that_closes)
     with pytest.raises(ClusterLostError, match="client was closed"):
         fit(client=lone)
 
@@ -361,17 +358,13 @@ def test_rows_are_numbered_through_all_files_wherever_they_are_read(client, home
 def test_statistics_from_a_cluster_are_those_from_here(client, home, monkeypatch):
     monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
     source = survey_table(home / "parts").subsample_domains(90, 0)
-    sample = read_survey(source.subsample(60, 0))
-    here = fit_table(sample, "kfda", plan=SizePlan.from_rows(270, exact=False, landmarks=20), stream=source).model
+    here = fit_model(source, "kfda", feature_map="nystroem", n_landmarks=20).estimator
     projection, _ = here.ensemble.members_[0]
-    told = []
-    monkeypatch.setattr("unseen.models._table_fit.progress", lambda *_: nullcontext(told.append))
-    total = collect_stream_statistics(source, here.preprocessor, client, 0, projection)
+    total = _collect_statistics(source, here.preprocessor, client, 0, projection)
     np.testing.assert_array_equal(total.cells.counts, projection.cell_counts_)
     for name, values in total.arrays().items():
         if values.dtype.kind == "f" and name != "tails":
             np.testing.assert_allclose(values, projection.statistics_[name], atol=1e-9)
-    assert sum(told) == 270
 
 
 def test_a_comparison_on_a_cluster_is_that_from_here(client, home, tmp_path):

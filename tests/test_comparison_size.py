@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import unseen
+from helpers import fit_model
 from unseen import UnseenClassifier, diagnose
-from unseen.models import fit_table
 from unseen.tables import Column, Schema, Table
 
 
@@ -26,7 +26,7 @@ def test_too_many_classes_or_domains_are_refused_before_anything_is_trained(n_cl
     with pytest.raises(ValueError, match=f"There are {said}.* at most "):
         unseen.compare(many.X, many.y, sample_domain=many.domain)
     with pytest.raises(ValueError, match=f"There are {said}.* at most "):
-        fit_table(many)
+        fit_model(many)
     with pytest.raises(ValueError, match=f"There are {said}.* at most "):
         UnseenClassifier().fit(many.X, many.y, sample_domain=many.domain)
 

@@ -14,10 +14,9 @@ from sklearn.naive_bayes import GaussianNB
 
 import unseen
 import unseen.kernels._size_plan as size_plan
-from helpers import three_domains
+from helpers import fit_model, three_domains
 from unseen.evaluation import Protocol, Row, Store, Task, make_tasks, run
 from unseen.model_selection import METHODS
-from unseen.models import fit_table
 from unseen.tables import table_from_arrays
 
 X, Y, CODES = three_domains(n_per_cell=12, n_classes=2, n_domains=4, seed=2)
@@ -131,10 +130,10 @@ def test_a_held_out_domain_is_predicted_by_the_model_that_fit_returns_for_the_ot
     names = ["auto", "logistic", "CIDG", "extra trees", "RBF SVM"]
     for row in run(THREE, names, n_jobs=1).rows:
         is_target = THREE.domain == row.domain
-        fit = fit_table(THREE.take(~is_target), row.method)
-        expected = fit.model.predict_proba(THREE.X[is_target], sample_domain=THREE.domain[is_target])
+        fit = fit_model(THREE.take(~is_target), row.method)
+        expected = fit.estimator.predict_proba(THREE.X[is_target], sample_domain=THREE.domain[is_target])
         np.testing.assert_allclose(row.probabilities, expected, atol=1e-9)
-        assert row.accuracy == np.mean(fit.model.predict(THREE.X[is_target]) == THREE.y[is_target])
+        assert row.accuracy == np.mean(fit.estimator.predict(THREE.X[is_target]) == THREE.y[is_target])
 
 
 @pytest.mark.parametrize(

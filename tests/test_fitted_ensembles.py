@@ -20,11 +20,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from helpers import three_domains
+from helpers import fit_model, three_domains
 from unseen import CIDG, DomainCenterer, UnseenClassifier
 from unseen.cli._show import print_card
 from unseen.exceptions import CoverageWarning, SmallBatchError
-from unseen.kernels import SizePlan
 from unseen.model_selection import (
     METHODS,
     EnsembleClassifier,
@@ -33,7 +32,7 @@ from unseen.model_selection import (
     forecast,
     method_names,
 )
-from unseen.models import Model, fit_table, load_model, model_card, save_model
+from unseen.models import load_model, save_model
 from unseen.tables import Column, Schema, Table
 
 pytestmark = pytest.mark.usefixtures("few_trees")
@@ -51,29 +50,33 @@ def table():
 
 @pytest.fixture(scope="module")
 def found(table):
-    return fit_table(table, SEVERAL, scale="none", transductive=True)
+    return fit_model(table, SEVERAL, scale="none", transductive=True)
 
 
 def test_several_methods_are_the_pool_of_unseen_classifier(table, found):
     expected = UnseenClassifier(SEVERAL, transductive=True).fit(table.X, table.y, sample_domain=table.domain)
-    assert [one["params"] for one in found.ensemble["members"]] == [one["params"] for one in expected.members_]
-    weights, same = ([one["weight"] for one in members] for members in (found.ensemble["members"], expected.members_))
+    assert [one["params"] for one in found.card["ensemble"]["members"]] == [one["params"] for one in expected.members_]
+    weights, same = (
+        [one["weight"] for one in members] for members in (found.card["ensemble"]["members"], expected.members_)
+    )
     np.testing.assert_allclose(weights, same, atol=1e-5)
-    assert (found.name, found.kind) == (expected.best_model_, expected.best_kind_)
-    assert found.ensemble["decisions"] == expected.decisions_
-    assert found.forecast == expected.forecast_
+    assert (found.card["model"], found.card["kind"]) == (expected.best_model_, expected.best_kind_)
+    assert found.card["ensemble"]["decisions"] == expected.decisions_
+    assert found.expected_performance == expected.forecast_
     X = table.X + 0.3
-    np.testing.assert_allclose(found.model.predict_proba(X), expected.predict_proba(X), atol=1e-5)
+    np.testing.assert_allclose(found.estimator.predict_proba(X), expected.predict_proba(X), atol=1e-5)
 
 
 def test_scores_of_a_pool_are_those_of_the_row_that_was_chosen(table, found):
-    (chosen,) = [row for row in found.leaderboard if row.is_selected]
-    assert found.scores == chosen.scores
-    assert list(found.scores) == ["north", "south", "west"]
-    mean, low, high = forecast(np.array([*found.scores.values()]))
-    assert found.ensemble["forecast"][0] == mean
-    assert found.ensemble["forecast"][1] <= low <= high <= found.ensemble["forecast"][2]  # samples are noise as well
-    assert {row.model for row in found.leaderboard} >= {"logistic", "CIDG + logistic", "centered logistic"}
+    (chosen,) = [row for row in found.card["leaderboard"] if row["is_selected"]]
+    assert found.card["scores"]["mean"] == chosen["mean"]
+    assert list(found.card["scores"]["by_domain"]) == ["north", "south", "west"]
+    mean, low, high = forecast(np.array([*found.card["scores"]["by_domain"].values()]))
+    assert found.card["ensemble"]["forecast"][0] == mean
+    assert (
+        found.card["ensemble"]["forecast"][1] <= low <= high <= found.card["ensemble"]["forecast"][2]
+    )  # samples are noise as well
+    assert {row["model"] for row in found.card["leaderboard"]} >= {"logistic", "CIDG + logistic", "centered logistic"}
 
 
 @pytest.mark.parametrize("methods", [["logistic", "CIDG"], ["auto"]])
@@ -81,12 +84,12 @@ def test_by_default_a_prediction_does_not_depend_on_the_other_rows(table, method
     for name in method_names(in_ensemble=True):
         few = name in ("logistic", "CIDG", "centered logistic")
         monkeypatch.setitem(METHODS, name, replace(METHODS[name], in_ensemble=few))
-    found = fit_table(table, methods)
-    assert {row.kind for row in found.leaderboard} <= {"plain", "inductive"}
-    assert not found.model.transductive
-    assert found.ensemble["decisions"] == []
-    one_by_one = np.vstack([found.model.predict_proba(row[None]) for row in table.X[::5]])
-    np.testing.assert_allclose(one_by_one, found.model.predict_proba(table.X)[::5], atol=1e-12)
+    found = fit_model(table, methods)
+    assert {row["kind"] for row in found.card["leaderboard"]} <= {"plain", "inductive"}
+    assert not found.estimator.transductive
+    assert found.card["ensemble"]["decisions"] == []
+    one_by_one = np.vstack([found.estimator.predict_proba(row[None]) for row in table.X[::5]])
+    np.testing.assert_allclose(one_by_one, found.estimator.predict_proba(table.X)[::5], atol=1e-12)
 
 
 @pytest.mark.parametrize("methods", ["centered logistic", ["logistic", "centered logistic"]])
@@ -94,21 +97,21 @@ def test_a_transductive_method_must_be_allowed(table, methods):
     with pytest.raises(
         ValueError, match=r"'centered logistic', which is transductive\. Allow transductive models, or leave"
     ):
-        fit_table(table, methods)
+        fit_model(table, methods)
 
 
 def test_a_plain_classifier_beside_a_pool_takes_no_part_in_it(table):
-    found = fit_table(table, ["CIDG", "centered logistic"], transductive=True)
-    assert "logistic" not in {one["model"] for one in found.ensemble["members"]}
-    assert set(found.baseline) == set(found.scores)
+    found = fit_model(table, ["CIDG", "centered logistic"], transductive=True)
+    assert "logistic" not in {one["model"] for one in found.card["ensemble"]["members"]}
+    assert set(found.card["scores"]["baseline"]) == set(found.card["scores"]["by_domain"])
 
 
 def test_samples_that_members_share_are_stored_once_and_shared_again(table, tmp_path):
-    found = fit_table(table, ["CIDG", "KFDA"], scale="none")
-    model, path = found.model, tmp_path / "m.unseen"
+    found = fit_model(table, ["CIDG", "KFDA"], scale="none")
+    model, path = found.estimator, tmp_path / "m.unseen"
     holding = [member for member in model.ensemble.members_ if hasattr(member[0], "X_fit_")]
     assert len(holding) > 2
-    save_model(model, path, model_card(table, found))
+    found.save(path)
     with zipfile.ZipFile(path) as outer, zipfile.ZipFile(io.BytesIO(outer.read("model.skops"))) as inner:
         arrays = [np.load(io.BytesIO(inner.read(name))) for name in inner.namelist() if name.endswith(".npy")]
     assert sum(array.shape == table.X.shape for array in arrays) == 1
@@ -122,35 +125,41 @@ def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table
     monkeypatch.setitem(
         METHODS, "CIDG", replace(METHODS["CIDG"], ensemble_grid={"gamma": ["median"], "ridge": [0.1, 1.0]})
     )
-    found = fit_table(table, ["CIDG", "logistic"], plan=SizePlan.from_rows(len(table.X), exact=False, landmarks=20))
-    assert {one["model"] for one in found.ensemble["members"]} >= {"CIDG + logistic"}
-    assert (found.stream["projection_rows"], found.stream["landmarks"]) == (len(table.X), 20)
-    assert f"Projections were fitted to {len(table.X)} rows through 20 landmarks" in found.remarks[0]
-    assert f"The model was fitted to all {len(table.X)} rows." in found.remarks[0]
-    maps = [vars(member[0]).get("feature_map_") for member in found.model.ensemble.members_]
+    found = fit_model(table, ["CIDG", "logistic"], feature_map="nystroem", n_landmarks=20)
+    assert {one["model"] for one in found.card["ensemble"]["members"]} >= {"CIDG + logistic"}
+    assert (found.card["stream"]["projection_rows"], found.card["stream"]["landmarks"]) == (len(table.X), 20)
+    assert f"Projections were fitted to {len(table.X)} rows through 20 landmarks" in found.card["data"]["notices"][-1]
+    assert f"The model was fitted to all {len(table.X)} rows." in found.card["data"]["notices"][-1]
+    maps = [vars(member[0]).get("feature_map_") for member in found.estimator.ensemble.members_]
     assert len({id(own.estimator) for own in maps if own is not None}) == 1
-    save_model(found.model, tmp_path / "m.unseen", {})
+    save_model(found.estimator, tmp_path / "m.unseen", {})
     again = load_model(tmp_path / "m.unseen").estimator
-    np.testing.assert_array_equal(again.predict_proba(table.X), found.model.predict_proba(table.X))
+    np.testing.assert_array_equal(again.predict_proba(table.X), found.estimator.predict_proba(table.X))
 
 
+@pytest.fixture
+def few_choice_rows(monkeypatch):
+    monkeypatch.setattr("unseen.kernels._size_plan.CLASSIFIER_CHOICE_ROWS", 36)
+
+
+@pytest.mark.usefixtures("few_choice_rows")
 def test_a_large_table_says_how_many_rows_were_used_for_what(table):
-    plan = replace(SizePlan.from_rows(len(table.X), exact=False, ensemble=True), classifier_choice_rows=36)
-    found = fit_table(table, ["logistic", "nearest mean"], plan=plan)
-    assert found.remarks == [
-        "Models that predict held-out domains were fitted to 36 rows. The model was fitted to all 72 rows."
-    ]
+    found = fit_model(table, ["logistic", "nearest mean"], feature_map="nystroem")
+    assert (
+        found.card["data"]["notices"][-1]
+        == "Models that predict held-out domains were fitted to 36 rows. The model was fitted to all 72 rows."
+    )
 
 
 def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, capsys):
-    card = json.loads(json.dumps(model_card(table, found), allow_nan=False))
+    card = json.loads(json.dumps(found.card, allow_nan=False))
     assert sum(one["weight"] for one in card["ensemble"]["members"]) == pytest.approx(1)
     assert set(card["ensemble"]["calibration"]) == {"before", "after"}
     assert sum(row["is_selected"] for row in card["leaderboard"]) == 1
     print_card(card)
     text = " ".join(capsys.readouterr().out.split())
     for part in (
-        *found.ensemble["decisions"],
+        *found.card["ensemble"]["decisions"],
         card["expected_performance"]["text"],
         "Members of the ensemble",
         "█",
@@ -161,20 +170,20 @@ def test_the_card_says_who_is_in_the_pool_why_and_what_to_expect(table, found, c
         assert one["model"] in text
 
 
+@pytest.mark.usefixtures("few_choice_rows")
 def test_all_rows_are_scored_also_where_models_are_selected_on_few(table):
-    plan = replace(SizePlan.from_rows(len(table.X), exact=False), classifier_choice_rows=36)
-    card = model_card(table, fit_table(table, "extra trees", plan=plan))
+    card = fit_model(table, "extra trees", feature_map="nystroem").card
     assert "fitted to 36 rows" in card["scores"]["measure"]
     assert card["scores"]["rows"] == card["data"]["domains"] == dict.fromkeys(["north", "south", "west"], 24)
 
 
 def test_settings_are_named_where_one_method_was_asked_for(table, capsys):
-    found = fit_table(table, "logistic")
-    assert found.settings == found.ensemble["members"][0]["params"] != {}
-    print_card(model_card(table, found))
+    found = fit_model(table, "logistic")
+    assert found.card["settings"] == found.card["ensemble"]["members"][0]["params"] != {}
+    print_card(found.card)
     text = capsys.readouterr().out
     assert "Members of the ensemble" not in text
-    assert all(name in text for name in found.settings)
+    assert all(name in text for name in found.card["settings"])
 
 
 @pytest.mark.parametrize("n_domains", [2, 3, 6, 20])
@@ -225,7 +234,7 @@ def with_doubtful_rows(model, share):
     ],
 )
 def test_sets_of_all_classes_are_replaced_by_the_number_of_domains_that_smaller_ones_take(table, tmp_path, share, says):
-    save_model((fit := fit_table(table, "logistic")).model, tmp_path / "m.unseen", model_card(table, fit))
+    fit_model(table, "logistic").save(tmp_path / "m.unseen")
     model = with_doubtful_rows(load_model(tmp_path / "m.unseen"), share)
     with pytest.warns(UserWarning, match=says):
         sets = model.predict_set(table.X, 0.75)
@@ -238,8 +247,7 @@ def test_sets_of_all_classes_are_replaced_by_the_number_of_domains_that_smaller_
 
 def test_sets_by_default_are_those_of_the_coverage_that_is_stated(table, found):
     classifier = UnseenClassifier(["logistic"]).fit(table.X, table.y, sample_domain=table.domain)
-    model = Model(found.model, model_card(table, found))
-    for predict_set in (classifier.predict_set, model.predict_set):
+    for predict_set in (classifier.predict_set, found.predict_set):
         with pytest.warns(CoverageWarning, match=r"coverage of these prediction sets is 0\.75,"):
             sets = predict_set(table.X)
         assert [own.tolist() for own in sets] == [own.tolist() for own in predict_set(table.X, 0.75)]

@@ -10,8 +10,8 @@ from sklearn.preprocessing import StandardScaler
 from studies.large_table import simulate_table
 
 import unseen
+from helpers import fit_model
 from unseen.metrics import choose_threshold
-from unseen.models import choose_ensemble_threshold, fit_table
 from unseen.tables import table_from_arrays
 
 N_ROWS = 9_000  # just above the limit of exact kernels
@@ -33,29 +33,28 @@ def held_out_risks(X, y, site):
 
 def test_logistic_regression_of_a_large_table_is_that_of_scikit_learn(large):
     X, y, site = large
-    fit = fit_table(table_from_arrays(X, y, site), ("mine", LogisticRegression(), {"C": [1.0]}))
+    aim = {"threshold": "sensitivity=0.9", "positive": "dead"}
+    fit = fit_model(table_from_arrays(X, y, site), ("mine", LogisticRegression(), {"C": [1.0]}), **aim)
     exact = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
-    np.testing.assert_allclose(fit.model.predict_proba(X), exact.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(fit.estimator.predict_proba(X), exact.predict_proba(X), atol=1e-6)
     events = y == "dead"
     expected = held_out_risks(X, y, site)
-    ours = np.concatenate(fit.fitted.held_out)[:, 1]
+    ours = np.concatenate([P for _, P, _ in fit.estimator.ensemble.held_out])[:, 1]
     assert len(ours) == N_ROWS
     assert events.sum() / ours.sum() == pytest.approx(events.sum() / expected.sum(), abs=0.02)
     weight = 1 / np.unique(site, return_counts=True)[1][np.unique(site, return_inverse=True)[1]]
     threshold = choose_threshold(events, expected, "sensitivity=0.9", sample_weight=weight).threshold
-    assert choose_ensemble_threshold(
-        fit.fitted, fit.model.ensemble, "dead", "sensitivity=0.9"
-    ).threshold == pytest.approx(threshold, abs=0.002)
+    assert fit.estimator.threshold == pytest.approx(threshold, abs=0.002)
 
 
 def test_trees_are_fitted_to_all_rows_and_predict_all_held_out_rows(large):
     X, y, site = large
-    fit = fit_table(table_from_arrays(X, y, site), "gradient boosting")
-    assert fit.stream["classifier_rows"] == N_ROWS
-    assert fit.stream["choice_rows"] == 3_000
-    assert sum(fit.scored_rows.values()) == N_ROWS
-    assert f"fitted to all {N_ROWS:,} rows" in fit.remarks[0]
-    expected = np.concatenate(fit.fitted.held_out)[:, 1].sum()
+    fit = fit_model(table_from_arrays(X, y, site), "gradient boosting")
+    assert fit.card["stream"]["classifier_rows"] == N_ROWS
+    assert fit.card["stream"]["choice_rows"] == 3_000
+    assert sum(fit.card["scores"]["rows"].values()) == N_ROWS
+    assert f"fitted to all {N_ROWS:,} rows" in fit.card["data"]["notices"][-1]
+    expected = np.concatenate([P for _, P, _ in fit.estimator.ensemble.held_out])[:, 1].sum()
     assert (y == "dead").sum() / expected == pytest.approx(1, abs=0.02)
 
 

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import unseen
-from helpers import three_domains
+from helpers import fit_model, three_domains
 from unseen import UnseenClassifier
 from unseen.model_selection import (
     METHODS,
@@ -22,7 +22,7 @@ from unseen.model_selection import (
     method_names,
     register,
 )
-from unseen.models import ModelFileError, fit_table, load_model, save_model
+from unseen.models import ModelFileError, load_model, save_model
 from unseen.tables import Column, Schema, Table
 
 X, Y, CODES = three_domains(n_per_cell=8, n_features=3, seed=4)
@@ -85,13 +85,13 @@ def test_a_method_says_which_types_its_model_file_holds(tmp_path):
     table = Table(X, Y, D, Schema(tuple(Column(f"x{i}", "numeric") for i in range(3))), [], "three")
     register(Method("naive Bayes", "plain", GaussianNB()))
     try:
-        fit = fit_table(table, "naive Bayes")
+        fit = fit_model(table, "naive Bayes")
         with pytest.raises(ModelFileError, match=r"sklearn\.naive_bayes\.GaussianNB"):
-            save_model(fit.model, tmp_path / "bayes.unseen", {})
+            save_model(fit.estimator, tmp_path / "bayes.unseen", {})
         register(Method("naive Bayes", "plain", GaussianNB(), trusted_types=(GaussianNB,)))
-        save_model(fit.model, tmp_path / "bayes.unseen", {})
+        save_model(fit.estimator, tmp_path / "bayes.unseen", {})
         again = load_model(tmp_path / "bayes.unseen")
-        np.testing.assert_array_equal(again.predict(X), fit.model.predict(X))
+        np.testing.assert_array_equal(again.predict(X), fit.estimator.predict(X))
     finally:
         del METHODS["naive Bayes"]
 

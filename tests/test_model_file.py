@@ -19,11 +19,11 @@ from sklearn.svm import SVC, LinearSVC
 pytest.importorskip("polars", reason="tables need the extra")
 pytest.importorskip("skops", reason="model files need the extra")
 
+from helpers import fit_model
 from model_files import TABLE, assert_same_answers, by_hand, pack, saved, unpack
 from unseen import CIDG, DICA, MDA, SCA, DomainCenterer
 from unseen.model_selection import HEADS, METHODS, method_names
 from unseen.models import _model_file as model_file
-from unseen.models import fit_table
 from unseen.models._model_file import CARD, PAYLOAD, ModelFileError, load_model, read_card, save_model
 
 CHOICES = {
@@ -52,7 +52,7 @@ def file(tmp_path, model):
 @pytest.mark.parametrize("method", method_names(needs_feature_map=False))
 def test_every_method_of_fit_comes_back_bit_for_bit(method, tmp_path, monkeypatch):
     monkeypatch.setitem(METHODS, method, replace(METHODS[method], grid={}, component_multiples=()))
-    model = fit_table(TABLE, method, transductive=True).model
+    model = fit_model(TABLE, method, transductive=True).estimator
     save_model(model, tmp_path / "m.unseen", {})
     assert_same_answers(load_model(tmp_path / "m.unseen").estimator, model)
 

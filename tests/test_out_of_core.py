@@ -17,10 +17,8 @@ pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 
 from cli_models import SITES, unseen
-from unseen.kernels import SizePlan
-from unseen.models import fit_table
+from helpers import fit_model
 from unseen.models._model_file import load_model, read_card
-from unseen.models._table_fit import TableRows
 from unseen.tables import TableError, iter_batches, list_files, load_table
 from unseen.tables._load import read_survey, survey_table
 from unseen.utils.samples import Samples
@@ -126,10 +124,6 @@ def projection_of(model):
     return model.ensemble.members_[0][0]
 
 
-def landmarks_for(X, landmarks=None):
-    return SizePlan.from_rows(len(X), exact=False, landmarks=landmarks)
-
-
 def test_a_sample_has_all_classes_of_all_domains_and_equal_domains(parts):
     for found in (
         read_survey(survey_table(parts / "whole.parquet").subsample(30, 0)),
@@ -150,14 +144,15 @@ def test_a_table_that_does_not_fit_is_drawn_from_and_said(parts, monkeypatch):
 def test_a_stream_through_all_landmarks_is_the_exact_projection(parts):
     """With every sample a landmark nothing is approximated, so the model is that of one exact fit."""
     table = some_of(load_table(parts / "parts"), 90)
-    exact = fit_table(table, "cidg").model
-    found = fit_table(table, "cidg", plan=landmarks_for(table.X, len(table.X)))
-    assert found.stream["trace_error"] < 1e-8
-    Z, expected = (projection_of(m).transform(m.prepare(table.X)) for m in (found.model, exact))
+    exact = fit_model(table, "cidg").estimator
+    found = fit_model(table, "cidg", feature_map="nystroem", n_landmarks=len(table.X))
+    assert found.card["stream"]["trace_error"] < 1e-8
+    Z, expected = (projection_of(m).transform(m.prepare(table.X)) for m in (found.estimator, exact))
     np.testing.assert_allclose(Z, expected, atol=1e-5 * np.abs(expected).max())
 
 
 def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
+    monkeypatch.setattr("unseen.kernels._size_plan.FIT_ROWS", 120)
     source, table = survey_table(parts / "parts"), load_table(parts / "whole.parquet")
     told = []
 
@@ -165,26 +160,26 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
         told.append(total)
         return nullcontext(told.append)
 
-    monkeypatch.setattr("unseen.models._table_fit.progress", progress)
+    monkeypatch.setattr("unseen.models._fit.progress", progress)
     sample = read_survey(source.subsample(120, 0))
-    found = fit_table(sample, "kfda", plan=landmarks_for(table.X, 40), stream=source)
+    found = fit_model(source, "kfda", feature_map="nystroem", n_landmarks=40)
     assert (told[0], sum(told[1:])) == (600, 600)
-    assert found.stream["projection_rows"] == 600
-    assert found.stream["kernel_rows"] == len(sample.X)
-    projection, prepared = projection_of(found.model), found.model.prepare(table.X)
+    assert found.card["stream"]["projection_rows"] == 600
+    assert found.card["stream"]["kernel_rows"] == len(sample.X)
+    projection, prepared = projection_of(found.estimator), found.estimator.prepare(table.X)
     again = type(projection)(**projection.get_params(deep=False))
     again.fit(prepared, table.y, sample_domain=table.domain)
     np.testing.assert_allclose(projection.transform(prepared), again.transform(prepared), atol=1e-9)
 
 
-def test_plain_models_see_the_sample(parts):
+def test_plain_models_see_the_sample(parts, monkeypatch):
+    monkeypatch.setattr("unseen.kernels._size_plan.FIT_ROWS", 150)
     table = load_table(parts / "parts")
     sample = some_of(table, 150)
-    plan = landmarks_for(table.X)
-    found = fit_table(sample, "logistic", plan=plan, stream=TableRows(table))
-    assert "landmarks" not in found.stream
-    assert found.stream["classifier_rows"] == len(sample.X)
-    assert found.scores == fit_table(sample, "logistic").scores
+    found = fit_model(table, "logistic", feature_map="nystroem")
+    assert "landmarks" not in found.card["stream"]
+    assert found.card["stream"]["classifier_rows"] == len(sample.X)
+    assert found.card["scores"]["by_domain"] == fit_model(sample, "logistic").card["scores"]["by_domain"]
 
 
 @pytest.fixture
@@ -218,7 +213,7 @@ def test_an_interrupt_leaves_no_model(parts, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unseen.models._table_fit.collect_statistics", interrupted)
+    monkeypatch.setattr("unseen.models._fit.collect_statistics", interrupted)
     (parts / "m.unseen").write_text("old")
     code, text = unseen("fit", parts / "parts", "--methods", "kfda", "-o", parts / "m.unseen", "--overwrite")
     assert code == 130

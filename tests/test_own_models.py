@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import unseen
-from helpers import three_domains
+from helpers import fit_model, three_domains
 from unseen import CIDG, DomainCenterer, ProjectionSearchCV, UnseenClassifier
 from unseen.model_selection import (
     METHODS,
@@ -33,7 +33,7 @@ from unseen.model_selection import (
     parse_methods,
     tabulate_candidates,
 )
-from unseen.models import ModelFileError, fit_table, load_model, model_card, save_model
+from unseen.models import ModelFileError, load_model, save_model
 from unseen.tables import Column, Schema, Table
 from unseen.utils.samples import Samples
 
@@ -273,7 +273,7 @@ def test_what_a_method_of_the_package_raises_unexpectedly_is_raised():
 
 def test_where_nothing_can_be_scored_the_reason_is_told():
     with pytest.raises(ValueError, match=r"No model has a score.* mine: RuntimeError: no luck"):
-        fit_table(TABLE, ("mine", Broken(RuntimeError)))
+        fit_model(TABLE, ("mine", Broken(RuntimeError)))
 
 
 def test_labels_that_are_no_class_are_a_failure_that_names_them():
@@ -291,10 +291,10 @@ def test_ones_own_is_compared_fitted_saved_loaded_and_reported(tmp_path):
     assert {row.settings["cidg__ridge"] for row in found.rows if row.method == "mine"} <= {1e-2, 1e-1}
     assert "mine" in found.to_html()
     json.dumps(found.to_dict(), allow_nan=False)
-    fit = fit_table(TABLE, mine)
-    assert (fit.name, fit.kind) == ("mine", "inductive")
-    assert fit.baseline is not None  # a plain classifier stands beside an invariant one
-    save_model(fit.model, tmp_path / "mine.unseen", model_card(TABLE, fit, method="mine"))
+    fit = fit_model(TABLE, mine)
+    assert (fit.card["model"], fit.card["kind"]) == ("mine", "inductive")
+    assert fit.card["scores"]["baseline"] is not None  # a plain classifier stands beside an invariant one
+    fit.save(tmp_path / "mine.unseen")
     again = load_model(tmp_path / "mine.unseen")
     Z = StandardScaler().fit(X)
     expected = UnseenClassifier([mine]).fit(Z.transform(X), Y, sample_domain=D).predict(Z.transform(X))
@@ -309,12 +309,10 @@ def test_a_failure_of_ones_own_is_a_row_with_its_reason():
 
 
 def test_centering_inside_a_pipeline_needs_whole_batches():
-    pair = fit_table(TABLE, ("mine", make_pipeline(DomainCenterer(), LogisticRegression())), transductive=True)
-    model = unseen.models.Model(pair.model, model_card(TABLE, pair))
+    model = fit_model(TABLE, ("mine", make_pipeline(DomainCenterer(), LogisticRegression())), transductive=True)
     np.testing.assert_array_equal(model.predict_table(X).frame["label"].to_numpy(), model.predict(X))
     longer = make_pipeline(DomainCenterer(), StandardScaler(), LogisticRegression())
-    more = fit_table(TABLE, ("mine", longer), transductive=True)
-    model = unseen.models.Model(more.model, model_card(TABLE, more))
+    model = fit_model(TABLE, ("mine", longer), transductive=True)
     assert model.predict(X).shape == Y.shape
     with pytest.raises(ValueError, match=r"needs all samples of a new domain.*pipeline of two steps"):
         model.predict_table(X)
@@ -324,10 +322,10 @@ def test_centering_inside_a_pipeline_needs_whole_batches():
     "estimator", [GradientBoostingClassifier(n_estimators=3), GaussianNB(), LinearDiscriminantAnalysis()]
 )
 def test_a_model_of_types_that_files_do_not_hold_is_refused_with_what_to_do(tmp_path, estimator):
-    fit = fit_table(TABLE, ("mine", estimator))
+    fit = fit_model(TABLE, ("mine", estimator))
     advice = "Model files hold .*LogisticRegression.*name these types as trusted"
     with pytest.raises(ModelFileError, match=f"{type(estimator).__name__}.*{advice}"):
-        save_model(fit.model, tmp_path / "mine.unseen", {})
+        save_model(fit.estimator, tmp_path / "mine.unseen", {})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -16,12 +16,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 import unseen
-from helpers import three_domains
+from helpers import fit_model, three_domains
 from unseen import UnseenClassifier
 from unseen.estimators import parallel
 from unseen.evaluation import site_learning_curve
 from unseen.model_selection import METHODS, Method, describe_method, parse_methods, register
-from unseen.models import fit_table
 from unseen.tables import table_from_arrays
 
 X, Y, D = three_domains(n_per_cell=5, n_domains=4)
@@ -59,15 +58,15 @@ def fit_and_predict(methods):
     return UnseenClassifier(methods=methods).fit(X, Y, sample_domain=D).predict_proba(X)
 
 
-def fit_table_and_predict(methods):
-    return fit_table(TABLE, methods).model.predict_proba(X)
+def fit_model_and_predict(methods):
+    return fit_model(TABLE, methods).estimator.predict_proba(X)
 
 
 def list_members(method):
     return [(member.name, member.own) for member in method.members]
 
 
-@pytest.mark.parametrize("function", [fit_and_predict, fit_table_and_predict])
+@pytest.mark.parametrize("function", [fit_and_predict, fit_model_and_predict])
 @pytest.mark.parametrize("items", [["logistic", METHODS["nearest mean"]], [OWN]], ids=["registered", "own"])
 def test_methods_give_the_same_predictions_in_a_worker(function, items):
     methods = parse_methods(items)

@@ -12,11 +12,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 
-from helpers import three_domains
+from helpers import fit_model, three_domains
 from unseen import KFDA, DomainCenterer
 from unseen.kernels import median_squared_distance
 from unseen.model_selection import METHODS, Candidate, EvaluationConfig, LeaveOneDomainOut, evaluate_candidates
-from unseen.models import fit_table
 from unseen.tables import Column, Schema, Table, make_preprocessor
 from unseen.utils.samples import Samples
 
@@ -51,7 +50,7 @@ def best_without(table, site):
 
 
 def test_scores_are_those_of_pipelines_and_settings_that_never_saw_the_held_out_domain(table):
-    found = fit_table(table, "logistic")
+    found = fit_model(table, "logistic")
     for name in SITES:
         train, test = table.domain != name, table.domain == name
         settings = best_without(table, name).settings
@@ -61,7 +60,8 @@ def test_scores_are_those_of_pipelines_and_settings_that_never_saw_the_held_out_
         )
         # Calibration of probabilities changes neither their order nor which model predicts them.
         k = SITES.index(name)
-        assert roc_auc_score(found.fitted.codes[k], found.fitted.held_out[k][:, 1]) == pytest.approx(expected)
+        _, P, codes = found.estimator.ensemble.held_out[k]
+        assert roc_auc_score(codes, P[:, 1]) == pytest.approx(expected)
 
 
 class Recorder(KNeighborsClassifier):
@@ -101,26 +101,26 @@ def test_a_held_out_domain_leaves_no_trace_in_its_own_score(table, transformer):
 
 
 def test_an_invariant_model_is_shown_beside_a_plain_one(table):
-    found = fit_table(table, "undo-bias")
+    found = fit_model(table, "undo-bias")
     plain = {name: held_out(table, best_without(table, name))[k] for k, name in enumerate(SITES)}
-    assert found.baseline == plain
-    assert fit_table(table, "1-nn").baseline is None
+    assert found.card["scores"]["baseline"] == plain
+    assert fit_model(table, "1-nn").card["scores"]["baseline"] is None
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones(table):
     with pytest.raises(ValueError, match=f"no method 'magic'; there are {', '.join(METHODS)}"):
-        fit_table(table, "magic")
+        fit_model(table, "magic")
 
 
 @pytest.mark.parametrize("method", ["1-nn", "kfda", "logistic", "linear SVM", "RBF SVM"])
 def test_one_method_is_its_classifier_with_a_temperature(table, method):
     """Classes are those of the classifier, and probabilities grow with what it says of them."""
-    found = fit_table(table, method)
-    (member,), (weight,) = found.model.ensemble.members_, found.model.ensemble.weights
-    assert (weight, len(found.ensemble["members"]), len(found.leaderboard)) == (1, 1, 0)
-    prepared = found.model.prepare(table.X)
-    np.testing.assert_array_equal(found.model.predict(table.X), member.predict(prepared))
-    P = found.model.predict_proba(table.X)
+    found = fit_model(table, method)
+    (member,), (weight,) = found.estimator.ensemble.members_, found.estimator.ensemble.weights
+    assert (weight, len(found.card["ensemble"]["members"]), len(found.card["leaderboard"])) == (1, 1, 0)
+    prepared = found.estimator.prepare(table.X)
+    np.testing.assert_array_equal(found.estimator.predict(table.X), member.predict(prepared))
+    P = found.estimator.predict_proba(table.X)
     np.testing.assert_allclose(P.sum(axis=1), 1)
     if hasattr(member, "decision_function"):
         decided = member.decision_function(prepared)

@@ -8,6 +8,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
+from helpers import fit_model
 from unseen import UnseenClassifier
 from unseen.model_selection import (
     METHODS,
@@ -25,7 +26,7 @@ from unseen.model_selection._candidate import CANDIDATE_LANDMARKS
 from unseen.model_selection._evaluation import decision_scores
 from unseen.model_selection._methods import ENSEMBLE_EXACT_ROWS, ENSEMBLE_TRAIN_ROWS
 from unseen.model_selection._preparation import MAX_CODED_COLUMNS, MAX_TREE_LEVELS, tree_samples
-from unseen.models import fit_table, make_preparation
+from unseen.models import make_preparation
 from unseen.tables import Column, Schema, Table, make_preprocessor
 from unseen.utils.samples import Samples
 
@@ -255,12 +256,12 @@ def test_boosting_is_a_member_where_its_estimated_work_is_small(rows, columns, c
 
 @pytest.fixture(scope="module")
 def fitted():
-    return fit_table(make_table(), ["logistic", "extra trees", "gradient boosting"])
+    return fit_model(make_table(), ["logistic", "extra trees", "gradient boosting"])
 
 
 def test_an_ensemble_passes_each_member_its_features(fitted):
     table = make_table()
-    model = fitted.model
+    model = fitted.estimator
     prepared = prepare_samples(model.preprocessor, table.samples)
     ensemble = model.ensemble
     assert {type(member[-1]).__name__ for member in ensemble.members_} > {"LogisticRegression"}

@@ -15,7 +15,7 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from helpers import three_domains
+from helpers import fit_model, three_domains
 from unseen import KFDA, ProjectionSearchCV, UndoBias, UnseenClassifier
 from unseen.evaluation import Protocol, make_tasks
 from unseen.model_selection import (
@@ -27,7 +27,6 @@ from unseen.model_selection import (
     evaluate_candidates,
     tabulate_candidates,
 )
-from unseen.models import fit_table
 from unseen.tables import table_from_arrays
 from unseen.utils.samples import Samples
 
@@ -147,7 +146,7 @@ def test_balanced_classes_are_those_of_scikit_learn(kind):
         pipeline = fit.best_estimator_.members_[0]
     else:
         table = table_from_arrays(X, y.astype(str), d.astype(str))
-        pipeline = fit_table(table, "logistic", scale="none", balance="classes").model.ensemble.members_[0]
+        pipeline = fit_model(table, "logistic", scale="none", balance="classes").estimator.ensemble.members_[0]
     expected = sklearn.clone(pipeline[-1]).set_params(class_weight="balanced").fit(X, y)
     np.testing.assert_allclose(pipeline[-1].coef_, expected.coef_, atol=1e-3)
     assert np.abs(sklearn.clone(pipeline[-1]).fit(X, y).coef_ - expected.coef_).max() > 1e-2

@@ -35,15 +35,15 @@ def fit(
 
     Example: unseen fit patients.csv --label diagnosis --domain hospital -o model.unseen
     """
-    from ..model_selection import get_metric
-    from ..models import check_storable, resolve_methods
+    from ..model_selection import expand_methods, get_metric
+    from ..models import check_storable
     from ..models import fit as fit_model
     from ..tables import survey_table
 
     with translate_errors("Nothing was written."):
         o.check_model_output(output, overwrite)
         all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
-        n_methods = len(resolve_methods(all_methods, transductive=transductive))
+        n_methods = len(expand_methods(all_methods, transductive=transductive))
         get_metric(metric)  # raises an error for an unknown name before the table is read
         trusted_types = o.parse_names(trusted) or []
         check_storable([method.classifier for method in all_methods if method.own], trusted=trusted_types)

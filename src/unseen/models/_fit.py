@@ -1,38 +1,96 @@
-"""`fit`: fit a model to a DataFrame, to the path of a table, or to arrays; and choose its decision threshold."""
+"""`fit`: fit a model to a DataFrame, to the path of a table, or to arrays; and choose its decision threshold.
+
+Models are selected by holding out one domain after another, fitted to all rows, in memory or read in parts, and
+described in the model card.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from importlib import import_module
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import gen_batches
 
+from ..estimators import (
+    Projection,
+    Statistics,
+    cluster_errors,
+    collect_statistics,
+    compute,
+    sum_statistics,
+    tree_reduce,
+)
 from ..exceptions import DataWarning, ParameterError, warn
 from ..kernels import SizePlan
 from ..linalg import Array, Ints
 from ..metrics import ThresholdChoice, choose_threshold
 from ..model_selection import (
+    METHODS,
     MIN_DOMAINS_FOR_INTERVAL,
+    Candidate,
     EnsembleClassifier,
+    EvaluationConfig,
+    FittedCandidates,
     FittedEnsemble,
+    GridName,
+    LeaveOneDomainOut,
+    Method,
+    ProgressOptions,
+    RefittedMembers,
+    SelectedModel,
+    TablePreparation,
+    TableSize,
     check_metric,
+    describe_rare_class,
+    expand_methods,
     forecast,
     get_metric,
+    has_many_fits,
+    limit_evaluation_rows,
     parse_methods,
+    prepare_samples,
     score_labels,
+    select_model,
+    single_thread,
+    warn_about_failures,
 )
-from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions, open_data
-from ..utils.samples import Balance
+from ..shift import Novelty, find_column_notices
+from ..tables import (
+    MIN_DOMAIN_ROWS,
+    Dates,
+    Scale,
+    Schema,
+    SurveyedTable,
+    Table,
+    TableOptions,
+    make_preprocessor,
+    open_data,
+    read_survey,
+)
+from ..utils.progress import progress
+from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels
 from ._model import Model
 from ._model_card import model_card
-from ._table_fit import AUTO, Rows, TableFit, TableRows, fit_notices, fit_table, open_row_stream, resolve_methods
 from ._table_model import TableModel
 
 FeatureMap = Literal["auto", "none", "nystroem"]
 EXACT_BY_FEATURE_MAP: dict[str, bool | None] = {"auto": None, "none": True, "nystroem": False}
+AUTO = "auto"
+BASELINE = "logistic"
+BALANCED_ACCURACY_ADVICE = "compare by balanced_accuracy first, which gives all classes equal weight."
+SLOW_EXACT_ROWS = 5_000  # samples beyond which exact kernels take minutes
+BLOCK_ROWS = 10_000  # rows of a table in memory that are preprocessed at a time
+RANKING_AIMS = ("youden", "sensitivity", "specificity")  # aims of thresholds that do not depend on class frequencies
+Bools = NDArray[np.bool_]
+Rows = SurveyedTable | Table
 
 
 def fit(
@@ -142,8 +200,9 @@ def fit(
     >>> model.predict([[20.0], [80.0]]).tolist()
     ['no', 'yes']
     """
-    methods = parse_methods(methods if isinstance(methods, list) else [methods])
-    resolve_methods(methods, transductive=transductive)  # raises for transductive methods that are not allowed
+    requested = parse_methods(methods if isinstance(methods, list) else [methods])
+    is_ensemble = len(expand_methods(requested)) > 1
+    expand_methods(requested, transductive=transductive)  # raises for transductive methods that are not allowed
     if feature_map not in get_args(FeatureMap):
         raise ParameterError(
             "feature_map", f"feature_map must be one of {', '.join(get_args(FeatureMap))}; got {feature_map!r}."
@@ -163,62 +222,260 @@ def fit(
         min_domain_rows=min_domain_rows,
         seed=random_state,
     )
-    opened = open_data(data, y, sample_domain, options, "fit")
-    source: Rows = TableRows(opened) if isinstance(opened, Table) else opened
-    plan = SizePlan.from_rows(
-        source.rows,
-        exact=EXACT_BY_FEATURE_MAP[feature_map],
-        landmarks=n_landmarks,
-        ensemble=len(resolve_methods(methods)) > 1,
-    )
-    table = open_row_stream(source, plan, random_state)
+    source = open_data(data, y, sample_domain, options, "fit")
+    n_rows = source.rows if isinstance(source, SurveyedTable) else len(source.X)
+    exact = EXACT_BY_FEATURE_MAP[feature_map]
+    plan = SizePlan.from_rows(n_rows, exact=exact, landmarks=n_landmarks, ensemble=is_ensemble)
+    table = _read_rows(source, plan, random_state)
     check_metric(scoring, table.samples.classes)
     check_threshold(threshold, len(table.samples.classes))
-    notices = [*fit_notices(table, methods, plan, metric), *_find_unused(plan, n_landmarks=n_landmarks, client=client)]
+    notices = list(_find_notices(table, requested, plan, metric))
+    unused = [name for name, value in (("n_landmarks", n_landmarks), ("client", client)) if value is not None]
+    if plan.exact and unused:
+        notices.append(
+            f"{' and '.join(unused)} not used with exact kernels. Set the parameter feature_map to nystroem to use "
+            "landmarks."
+        )
     for notice in notices:
         warn(notice, DataWarning)
-    result = fit_table(
-        table,
-        methods,
-        scale=scale,
-        transductive=transductive,
+
+    training = table
+    if not plan.exact and len(table.X) > plan.fit_rows:
+        training = table.take(table.samples.subsample_rows(plan.fit_rows, random_state))
+    samples = training.samples
+    size = TableSize.from_features(table.X, len(table.samples.classes))
+    methods = expand_methods(requested, transductive=transductive, size=size)
+    config = EvaluationConfig(
+        preparation=make_preparation(table.schema, scale),
+        scoring=scoring,
         balance=balance,
-        metric=metric,
-        random_state=random_state,
         n_jobs=n_jobs,
-        verbose=verbose,
-        plan=plan,
-        stream=source,
-        client=client,
+        progress=ProgressOptions("Choosing an ensemble" if len(methods) > 1 else "Choosing settings", verbose),
     )
-    result = with_threshold(result, threshold, positive)
-    for notice in result.remarks:
+    with single_thread():
+        selected = _select(samples, methods, plan, config, transductive)
+    preparation, prepared, ensemble, members = refit_selected(
+        selected, training, plan, config, seed=random_state, source=source, client=client, verbose=verbose
+    )
+    novelty = Novelty(random_state=random_state).fit(prepared.X, sample_domain=training.domain)
+    model = TableModel(preparation, ensemble, novelty)
+    model, fitted, threshold_facts = apply_threshold(model, selected.ensemble, threshold, positive)
+    stream = {}
+    if not plan.exact:
+        limits = [member.max_evaluation_rows or len(samples) for member in fitted.members]
+        stream = {**members.summary, "rows": n_rows, "choice_rows": min(max(limits), len(samples))}
+        notice = _describe_stream(stream)
+        notices.append(notice)
         warn(notice, DataWarning)
+
+    domains = np.unique(training.domain).tolist()
+    leaderboard = selected.leaderboard(domains)
+    baseline = None
+    if fitted.kind != "plain":
+        baseline = next((dict(row.scores) for row in leaderboard if row.model == BASELINE), None)
     card = model_card(
-        replace(table, notices=[*notices, *result.remarks]),
-        result,
-        method=", ".join(method.name for method in methods),
-        scale=scale,
-        random_state=random_state,
-        source=opened,
+        replace(table, notices=notices),
+        source,
+        selected.ensemble,
+        fitted,
+        novelty,
+        leaderboard=leaderboard if len(methods) > 1 else (),
+        baseline=baseline,
         command="unseen.fit(...)",
+        method=", ".join(method.name for method in requested),
+        scale=scale,
+        seed=random_state,
+        balance=balance,
+        threshold=threshold_facts,
+        stream=stream,
     )
-    return Model(result.model, card)
+    return Model(model, card)
 
 
-def _find_unused(plan: SizePlan, **arguments: Any) -> list[str]:
-    """Make a notice about arguments that have no effect, because kernels are exact."""
-    unused = [name for name, value in arguments.items() if value is not None and plan.exact]
-    if not unused:
-        return []
-    return [
-        f"{' and '.join(unused)} not used with exact kernels. Set the parameter feature_map to nystroem to use "
-        "landmarks."
-    ]
+def _read_rows(source: Rows, plan: SizePlan, seed: int) -> Table:
+    """Read the rows that a plan needs in memory: all of them, or a sample."""
+    if isinstance(source, Table):
+        return source
+    is_whole = plan.exact or source.rows <= plan.fit_rows
+    return read_survey(source, seed) if is_whole else read_survey(source.subsample(plan.fit_rows, seed))
 
 
-Bools = NDArray[np.bool_]
-RANKING_AIMS = ("youden", "sensitivity", "specificity")  # aims that do not depend on class frequencies
+def _describe_stream(facts: Mapping[str, Any]) -> str:
+    """How many rows were used for what, if not all rows were used for everything."""
+    sentences = [f"Models that predict held-out domains were fitted to {facts['choice_rows']:,} rows."]
+    if "classifier_rows" in facts:
+        is_all = facts["classifier_rows"] == facts["rows"]
+        sentences.append(f"The model was fitted to {'all ' if is_all else ''}{facts['classifier_rows']:,} rows.")
+    if "projection_rows" in facts:
+        sentences.append(
+            f"Projections were fitted to {facts['projection_rows']:,} rows through {facts['landmarks']:,} "
+            f"landmarks, which miss {facts['trace_error']:.2g} of the kernel."
+        )
+    if "kernel_rows" in facts:
+        sentences.append(f"Kernel machines and classifiers of projections used {facts['kernel_rows']:,} rows.")
+    return " ".join(sentences)
+
+
+def _select(
+    samples: Samples,
+    methods: Sequence[Method],
+    plan: SizePlan,
+    config: EvaluationConfig,
+    transductive: bool,
+) -> SelectedModel:
+    """Select an ensemble of several methods, or the best settings of one, by holding out one domain after another."""
+    n_classes = len(samples.classes)
+    n_domains = len(np.unique(samples.domain))
+    candidates = list_candidates(methods, n_classes, plan, n_domains, transductive=transductive)
+    baseline: list[Candidate] = []
+    if all(method.kind != "plain" for method in methods):  # a plain classifier is always evaluated for comparison
+        baseline = limit_evaluation_rows(
+            list(METHODS[BASELINE].candidates(n_classes)), plan, is_single=False, n_domains=n_domains
+        )
+    splits = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
+    selected = select_model(
+        [*candidates, *baseline],
+        samples,
+        splits,
+        config,
+        ensemble=len(methods) > 1,
+        transductive=transductive,
+        among=candidates,
+    )
+    names = {method.name for method in methods}
+    warn_about_failures([result for result in selected.results if result.candidate.method in names])
+    return selected
+
+
+def list_candidates(
+    methods: Sequence[Method],
+    n_classes: int,
+    plan: SizePlan,
+    n_domains: int,
+    *,
+    transductive: bool,
+    quick: bool = False,
+    grid: GridName = "ensemble",
+    heads: Sequence[str] = ("logistic", "1-NN"),
+) -> list[Candidate]:
+    """Settings of methods: a few with a logistic head for each of several, which form an ensemble.
+
+    A single projection has the settings of the `grid`, each with all `heads`; another single method has all settings.
+    """
+    centerings = ("source", "target") if transductive else ("source",)
+    if len(methods) > 1:
+        candidates = [
+            candidate
+            for method in methods
+            for candidate in method.candidates(
+                n_classes, grid="ensemble", quick=quick, heads=("logistic",), centerings=centerings
+            )
+            if transductive or not candidate.transductive
+        ]
+    else:
+        (method,) = methods
+        name: GridName = grid if method.is_projection else "full"
+        candidates = list(method.candidates(n_classes, grid=name, quick=quick, heads=heads, centerings=centerings[-1:]))
+    return limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1, n_domains=n_domains)
+
+
+def make_preparation(schema: Schema, scale: str = "standardize") -> Any:
+    """Make the unfitted preparation of a table: features for linear and kernel methods and, if they differ, for trees.
+
+    Standardized numbers have the order of the numbers themselves, so trees use them unless values are missing.
+    """
+    preprocessor = make_preprocessor(schema, scale)  # type: ignore[arg-type]
+    if scale != "standardize":
+        return preprocessor
+    categorical = [i for i, column in enumerate(schema.columns) if column.kind == "categorical"]
+    has_missing = any(column.missing for column in schema.columns)
+    return TablePreparation(preprocessor, categorical, tree_columns=bool(categorical) or has_missing)
+
+
+def refit_selected(
+    selected: SelectedModel,
+    table: Table,
+    plan: SizePlan,
+    config: EvaluationConfig,
+    *,
+    seed: int = 0,
+    source: Rows | None = None,
+    client: Any = None,
+    verbose: int = 0,
+    fitted: FittedCandidates | None = None,
+) -> tuple[Any, Samples, EnsembleClassifier, RefittedMembers]:
+    """Fit preparation and members to all rows: the preparation, the prepared rows, the ensemble and its members.
+
+    Projections through landmarks are fitted to all rows of `source`, of which the table may be a sample.
+    """
+    preparation = clone(config.preparation)
+    has_trees = any(member.features == "raw" for member in selected.ensemble.members)
+    if isinstance(preparation, TablePreparation) and not has_trees:
+        preparation.set_params(tree_columns=False)
+    preparation.fit(table.X)
+    prepared = prepare_samples(preparation, table.samples)
+    collect = partial(_collect_statistics, table if source is None else source, preparation, client, verbose)
+    ensemble, members = selected.refit(prepared, plan, config, seed=seed, collect=collect, fitted=fitted)
+    return preparation, prepared, ensemble, members
+
+
+def _collect_statistics(
+    source: Rows, preparation: Any, client: Any, verbose: int, projection: Projection
+) -> Statistics:
+    """Collect the statistics of all rows for a projection, in this process or on the workers of a cluster."""
+    n_rows = len(source.X) if isinstance(source, Table) else source.rows
+    parts: list[Any] = list(gen_batches(n_rows, BLOCK_ROWS)) if isinstance(source, Table) else source.parts
+    collect_part = partial(_collect_part, source, preparation, projection)
+    statistics: Statistics | None = None
+    with progress("Reading all rows", n_rows, verbose) as advance:
+        if client is not None:
+            task = import_module("dask").delayed(collect_part)
+            with cluster_errors(client):
+                statistics = compute(tree_reduce([task(part) for part in parts], sum_statistics))
+        else:
+            # Statistics are added one by one, since their size is the square of the number of landmarks.
+            for part in parts:
+                statistics = sum_statistics([statistics, collect_part(part, advance)])
+    if statistics is None:
+        raise ValueError("The table has no rows to fit on.")
+    return statistics
+
+
+def _collect_part(
+    source: Rows, preparation: Any, projection: Projection, part: Any, advance: Callable[[int], None] | None = None
+) -> Statistics | None:
+    """Collect the statistics of a part; None if no row of it is used. Calls `advance` with numbers of finished rows."""
+    statistics: Statistics | None = None
+    pieces = [source.samples.take(part)] if isinstance(source, Table) else source.pieces(part)
+    for piece in pieces:
+        X = prepare_samples(preparation, piece).X
+        statistics = sum_statistics([statistics, collect_statistics(projection, X, piece.y, piece.domain)])
+        if advance is not None:
+            advance(len(X))
+    return statistics
+
+
+def _find_notices(table: Table, requested: list[Method], plan: SizePlan, metric: str) -> Iterator[str]:
+    """Notices about assumptions made in reading a table, and about the fit."""
+    yield from table.notices
+    yield from find_column_notices(table)
+    rare = describe_rare_class(Counter(table.y.tolist()))
+    if rare is not None and metric == "accuracy":
+        yield f"{rare} Accuracy, by which models are scored here, is little affected by it: {BALANCED_ACCURACY_ADVICE}"
+    if not plan.exact:
+        yield f"{plan} The same holds with a feature map of landmarks."
+    n_domains = len(np.unique(table.domain))
+    if n_domains == 2:
+        yield "With two domains each is scored by a model trained on the other one only, which is little evidence."
+    methods = expand_methods(requested)
+    if len(methods) > 1 and has_many_fits(plan, n_domains):
+        yield (
+            f"{plan.rows:,} rows in {n_domains} domains: models that predict held-out domains are fitted to "
+            f"{plan.classifier_choice_rows:,} rows, the model itself to all."
+        )
+    has_kernels = len(methods) == 1 and methods[0].shares != "nothing"  # members of ensembles limit their rows
+    if plan.exact and plan.rows > SLOW_EXACT_ROWS and has_kernels:
+        yield f"{plan.rows:,} rows take minutes with exact kernels; max_per_domain=500 gives a quick first result."
 
 
 def choose_positive(classes: Labels, positive: Any) -> tuple[Any, str]:
@@ -277,25 +534,23 @@ def _held_out_risks(fitted: FittedEnsemble, ensemble: EnsembleClassifier, positi
     return np.concatenate(codes) == column, P[:, column], domain
 
 
-def with_threshold(fit: TableFit, threshold: str | float | None, positive: Any = None) -> TableFit:
-    """Return the fit with a model that decides by a threshold; without a threshold, the fit as it is.
+def apply_threshold(
+    model: TableModel, fitted: FittedEnsemble, threshold: str | float | None, positive: Any = None
+) -> tuple[TableModel, FittedEnsemble, dict[str, Any]]:
+    """Make a model decide by a threshold: the model, its out-of-domain scores, and facts for the model card.
 
-    The threshold, its sensitivity and specificity, and their prediction intervals are stored for the model card. Scores
-    and expected performance become those of the labels that the threshold gives, if the metric depends on labels.
-    Intervals and scores are cross-fitted: each domain is classified by the threshold of the others.
+    Scores become those of the labels that the threshold gives, if the metric depends on labels. Intervals and scores
+    are cross-fitted: each domain is classified by the threshold of the others. Without a threshold nothing changes.
     """
     if threshold is None:
         if positive is not None:
             raise ParameterError(
                 "positive", f"positive={positive!r} has no effect without a threshold. Set threshold, or leave it out."
             )
-        return fit
-    classes = fit.model.classes_
-    check_threshold(threshold, len(classes))
+        return model, fitted, {}
+    classes = model.classes_
     event, rule = choose_positive(classes, positive)
-    if fit.fitted is None:
-        raise ValueError("The fit has no out-of-domain predictions, on which a threshold could be chosen.")
-    events, risks, domain = _held_out_risks(fit.fitted, fit.model.ensemble, event)
+    events, risks, domain = _held_out_risks(fitted, model.ensemble, event)
     choice = choose_domain_threshold(events, risks, domain, threshold)
     flagged = np.zeros(len(events), dtype=bool)
     for code in np.unique(domain):
@@ -310,9 +565,8 @@ def with_threshold(fit: TableFit, threshold: str | float | None, positive: Any =
         "specificity": _share_interval(~flagged[~events], domain[~events]),
     }
     performance = []
-    for name, value in (("sensitivity", choice.sensitivity), ("specificity", choice.specificity)):
-        text = f"a {name} of {100 * value:.0f}%"
-        interval = intervals[name]
+    for name, interval in intervals.items():
+        text = f"a {name} of {100 * getattr(choice, name):.0f}%"
         if interval is not None:
             low, high = interval
             text += f" (95% prediction interval for a new domain: {100 * low:.0f}% to {100 * high:.0f}%)"
@@ -332,9 +586,13 @@ def with_threshold(fit: TableFit, threshold: str | float | None, positive: Any =
         "text": text,
     }
     column = int(np.flatnonzero(classes == event)[0])
-    model = replace(fit.model, threshold=choice.threshold, positive_code=column)
     labels = classes[np.where(flagged, column, 1 - column)]
-    return replace(_with_label_scores(fit, labels, domain), model=model, threshold=facts)
+    scores = [
+        score_labels(fitted.metric.scoring, classes[codes], labels[domain == i]) for i, codes in enumerate(fitted.codes)
+    ]
+    if None not in scores:
+        fitted = replace(fitted, scores=np.where(np.isfinite(fitted.scores), np.array(scores, dtype=float), np.nan))
+    return replace(model, threshold=choice.threshold, positive_code=column), fitted, facts
 
 
 def _share_interval(flagged: Bools, domain: Ints) -> tuple[float, float] | None:
@@ -344,21 +602,6 @@ def _share_interval(flagged: Bools, domain: Ints) -> tuple[float, float] | None:
         return None
     _, low, high = forecast(np.bincount(codes, weights=flagged) / counts, n_rows=counts)
     return low, high
-
-
-def _with_label_scores(fit: TableFit, labels: Labels, domain: Ints) -> TableFit:
-    """The fit with scores and expected performance of the labels of held-out rows, if the metric depends on labels."""
-    fitted = fit.fitted
-    assert fitted is not None
-    scores = [
-        score_labels(fitted.metric.scoring, fit.model.classes_[codes], labels[domain == i])
-        for i, codes in enumerate(fitted.codes)
-    ]
-    if None in scores:
-        return fit
-    fitted = replace(fitted, scores=np.where(np.isfinite(fitted.scores), np.array(scores, dtype=float), np.nan))
-    by_domain = dict(zip(fit.scores, fitted.scores.tolist(), strict=True))
-    return replace(fit, fitted=fitted, scores=by_domain, forecast=fitted.forecast)
 
 
 def move_threshold(model: TableModel, aim: str, ratio: Array) -> TableModel:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from statistics import fmean, median
@@ -17,53 +17,32 @@ from typing import Any
 
 import numpy as np
 
-from ..model_selection import METHODS, Forecast, describe_expected_performance
+from ..model_selection import METHODS, FittedEnsemble, Forecast, LeaderboardRow, describe_expected_performance
+from ..shift import Novelty
 from ..tables import Schema, SurveyedTable, Table, format_count
 from ..utils.io import escape_controls
 from ..utils.optional_imports import environment_info
 from ..utils.validation import format_list
-from ._table_fit import TableFit
 
 LEADERBOARD_KEYS = ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "is_selected")
 
 
 def model_card(
     table: Table,
-    fit: TableFit,
+    source: SurveyedTable | Table,
+    selected: FittedEnsemble,
+    scored: FittedEnsemble,
+    novelty: Novelty,
     *,
-    method: str = "auto",
-    scale: str = "standardize",
-    random_state: int = 0,
-    source: Any = None,
-    command: str = "",
+    leaderboard: Iterable[LeaderboardRow],
+    baseline: dict[str, float] | None,
+    stream: dict[str, Any],
+    **settings: Any,
 ) -> dict[str, Any]:
     """Describe a model: its training data, the model selection, the scores and the columns that it needs.
 
-    Parameters
-    ----------
-    table : Table
-        The training data, or a sample of them.
-    fit : TableFit
-        Result of `unseen.models.fit_table`.
-    method, scale, random_state
-        Arguments of the fit.
-    source : SurveyedTable, default=None
-        All rows, if the table is a sample.
-    command : str, default=""
-        Command that repeats the fit.
-
-    Returns
-    -------
-    card : dict
-        Argument of `unseen.models.save_model`.
-
-    Examples
-    --------
-    >>> from unseen.datasets import load_digits_table
-    >>> from unseen.models import fit_table, model_card
-    >>> card = model_card(load_digits_table(), fit_table(load_digits_table(), "1-nn"), method="1-nn")
-    >>> card["data"]["rows"], card["kind"]
-    (1797, 'plain')
+    `table` is in memory, all rows of `source` or a sample. `scored` is the selected ensemble with the scores of labels
+    that a threshold gives. The settings of the fit become entries of the card.
     """
     if isinstance(source, SurveyedTable):
         n_rows = source.rows
@@ -73,51 +52,44 @@ def model_card(
         n_rows = len(table.X)
         domain_rows = Counter(np.sort(table.domain).tolist())
         class_rows = Counter(np.sort(table.y).tolist())
-    novelty = fit.model.novelty
+    domains = novelty.domains_.tolist()
     missing_shares = np.isnan(table.X).mean(axis=0).round(4).tolist()
-    missing = {name: share for name, share in zip(table.schema.feature_names, missing_shares, strict=True) if share}
-    metric = "accuracy" if fit.forecast is None else fit.forecast.metric
-    measure = f"{metric} on a domain by a model fitted on the other domains"
-    if fit.stream:
-        measure += f"; that model was fitted to {fit.stream['choice_rows']:,} rows"
+    measure = f"{scored.forecast.metric} on a domain by a model fitted on the other domains"
+    if stream:
+        measure += f"; that model was fitted to {stream['choice_rows']:,} rows"
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": command,
         "data": {
             "name": table.name,
             "rows": n_rows,
             "features": table.X.shape[1],
             "domains": domain_rows,
-            "missing": missing,
+            "missing": {name: n for name, n in zip(table.schema.feature_names, missing_shares, strict=True) if n},
             "classes": [{"class": value, "rows": count} for value, count in class_rows.items()],
             "notices": list(table.notices),
             "columns": table.describe_columns(),
         },
         "schema": table.schema.to_dict(),
-        "method": method,
-        "model": fit.name,
-        "kind": fit.kind,
-        "settings": fit.settings,
-        "scale": scale,
-        "seed": random_state,
-        "balance": fit.balance,
-        "ensemble": fit.ensemble,
-        "threshold": fit.threshold,
-        "expected_performance": {} if fit.forecast is None else forecast_to_dict(fit.forecast),
+        "model": selected.name,
+        "kind": selected.kind,
+        "settings": selected.members[0].params if len(selected.members) == 1 else {},
+        **settings,
+        "ensemble": selected.to_dict(),
+        "expected_performance": forecast_to_dict(scored.forecast),
         "scores": {
             "measure": measure,
-            "metric": metric,
-            "mean": fit.mean,
-            "by_domain": fit.scores,
-            "rows": fit.scored_rows,
-            "baseline": fit.baseline,
+            "metric": scored.forecast.metric,
+            "mean": scored.mean,
+            "by_domain": dict(zip(domains, scored.scores.tolist(), strict=True)),
+            "rows": {name: len(codes) for name, codes in zip(domains, scored.codes, strict=True)},
+            "baseline": baseline,
         },
         "leaderboard": [
-            {key: getattr(row, key) for key in LEADERBOARD_KEYS} for row in fit.leaderboard if np.isfinite(row.mean)
+            {key: getattr(row, key) for key in LEADERBOARD_KEYS} for row in leaderboard if np.isfinite(row.mean)
         ],
-        "stream": fit.stream,
+        "stream": stream,
         "novelty": {
-            "reference": dict(zip(novelty.domains_.tolist(), novelty.reference_.tolist(), strict=True)),
+            "reference": dict(zip(domains, novelty.reference_.tolist(), strict=True)),
             "resolution": novelty.resolution_,
         },
         "machine": environment_info(),

@@ -69,7 +69,7 @@ def save_model(
     Parameters
     ----------
     model : estimator
-        A fitted model such as that of :func:`unseen.models.fit_table`, or an estimator of this package.
+        The estimator of a :class:`unseen.models.Model`, or an estimator of this package.
     path : str or path-like
         The file, by convention with the ending ``.unseen``. An existing file is replaced.
     card : dict
@@ -241,13 +241,12 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str | type] = 
     >>> from pathlib import Path
     >>> import unseen
     >>> from unseen.datasets import load_digits_table
-    >>> from unseen.models import fit_table, save_model
     >>> table = load_digits_table()
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_model(fit_table(table, "1-nn").model, Path(folder) / "digits.unseen", {"about": "digits"})
+    ...     unseen.fit(table, methods="1-nn").save(Path(folder) / "digits.unseen")
     ...     model = unseen.load_model(Path(folder) / "digits.unseen")
-    >>> model.card["about"], model.predict(table.X[:2]).shape
-    ('digits', (2,))
+    >>> model.card["model"], model.predict(table.X[:2]).shape
+    ('1-NN', (2,))
     """
     path = Path(path)
     names = _type_names(trusted)

@@ -38,10 +38,10 @@ class TableModel:
 
     Examples
     --------
-    >>> from unseen.models import fit_table
+    >>> import unseen
     >>> from unseen.datasets import load_digits_table
     >>> table = load_digits_table()
-    >>> model = fit_table(table, "1-NN").model
+    >>> model = unseen.fit(table, methods="1-NN").estimator
     >>> model.predict(table.X[:3]).shape
     (3,)
     """
