@@ -18,12 +18,12 @@ import polars as pl
 from typer.testing import CliRunner
 
 from cli_models import APP, SITES, printed_json, unseen
+from helpers import fit_model
 from model_files import pack, unpack
-from unseen import KFDA
+from unseen import KFDA, fit
 from unseen.cli import main
-from unseen.kernels import SizePlan
+from unseen.exceptions import DataWarning
 from unseen.models._model_file import load_model, save_model
-from unseen.models._table_fit import fit_notices
 from unseen.tables import load_table, make_preprocessor
 
 
@@ -286,12 +286,13 @@ def test_without_its_extra_the_command_says_how_to_get_it(monkeypatch):
 
 
 def test_few_domains_and_many_rows_are_told_of_before_a_fit(home, monkeypatch):
-    monkeypatch.setattr("unseen.models._table_fit.SLOW_EXACT_ROWS", 10)
+    monkeypatch.setattr("unseen.models._fit.SLOW_EXACT_ROWS", 10)
     table = load_table(home / "train.csv")
     two = replace(table, domain=np.where(table.domain == table.domain[0], "a", "b"))
-    plan = SizePlan.from_rows(len(two.X))
-    assert str(plan) == f"{len(two.X)} rows: kernels are exact."
-    told = list(fit_notices(two, "kfda", plan))[len(two.notices) :]
-    assert told[0].startswith("With two domains each is scored by a model trained on the other one only")
-    assert "rows take minutes with exact kernels; max_per_domain=500" in told[1]
-    assert list(fit_notices(table, "logistic", plan)) == [*table.notices]
+    with pytest.warns(DataWarning) as told:
+        model = fit(two, methods="kfda")
+    texts = [str(one.message) for one in told]
+    assert texts == model.card["data"]["notices"]
+    assert any(text.startswith("With two domains each is scored by a model trained on the other") for text in texts)
+    assert any("rows take minutes with exact kernels; max_per_domain=500" in text for text in texts)
+    assert fit_model(table, "logistic").card["data"]["notices"] == table.notices
