@@ -130,7 +130,7 @@ def test_one_of_ones_own_is_fitted_kept_and_asked(folder):
 
 
 def test_what_a_model_file_cannot_hold_is_refused_before_the_work(folder, monkeypatch):
-    monkeypatch.setattr("unseen.models.fit_table", None)
+    monkeypatch.setattr("unseen.models.fit", None)
     for asked in (["by hand", "--with", "models.py:method"], ["auto", "--with", "models.py:method"]):
         code, _, err = run("fit", *TABLE, "-o", "m.unseen", "--methods", *asked)
         assert code == 2
@@ -153,7 +153,7 @@ def test_a_classifier_of_another_type_is_stored_if_its_type_is_named(folder):
 
 def test_a_class_in_a_script_cannot_be_imported_by_readers(folder, monkeypatch):
     (folder / "script.py").write_text("from sklearn.naive_bayes import GaussianNB\nclass Mine(GaussianNB):\n    pass\n")
-    monkeypatch.setattr("unseen.models.fit_table", None)
+    monkeypatch.setattr("unseen.models.fit", None)
     options = ("--methods", "Mine", "-o", "m.unseen")
     code, _, err = run("fit", *TABLE, "--with", "script.py:Mine", *options, "--trusted", "with script.Mine")
     assert code == 2
