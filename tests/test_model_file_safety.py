@@ -288,7 +288,7 @@ def test_a_name_that_is_not_one_is_not_repeated_in_a_command(file):
 
 
 def test_every_trusted_type_has_a_check_or_no_arrays():
-    checked = {*model_parts.RULES, *model_parts.TREE_CHECKS}
+    checked = {*model_parts.CHECKED_TYPES, *model_parts.TREE_CHECKS}
     without_arrays = {FrozenEstimator, Normalizer, Pipeline, TableModel}
     inside_of_trees = {_BinMapper, TreePredictor}  # checked with their boosting
     assert set(model_parts.ESTIMATORS) <= checked | without_arrays | inside_of_trees

@@ -16,7 +16,6 @@ import json
 import math
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -113,29 +112,19 @@ LOADERS = {
     "TupleNode": {"builtins.tuple"},
     "TypeNode": {*map(type_name, (bool, float, int, str)), *SCALARS},
 }
-# The keys of a node: those of all nodes, and those of some loaders beside "content".
 REPEATED_TYPES = {*map(type_name, (*SINGLE_TREES, TreePredictor))}  # of which an ensemble has many
-NODE_KEYS = {"__class__", "__id__", "__loader__", "__module__", "content"}
-LOADER_KEYS = {
-    "DictNode": {"key_types"},
-    "JsonNode": {"is_json"},
-    "NdArrayNode": {"file", "shape", "type"},
-    "TreeNode": {"__reduce__"},
-}
 HEADER_KEYS = {"protocol", "_skops_version"}  # of the first node alone
 PROTOCOL = 2  # of skops 0.16; a file that asks for an older one would be built by older code
 SCHEMA = "schema.json"
 MAX_SCHEMA = 2**26  # bytes
 MAX_JSON_MARKS = 2_500_000  # brackets, commas and colons; what lies between two takes up to 125 bytes once parsed
-MAX_NODES = 200_000  # a pool of 8 members has 2,500, a column of levels 8
+MAX_NODES = 200_000  # an ensemble of 8 members has 2,500, a column of levels 8
+ESTIMATOR_NODES = 400  # for which an estimator counts, except trees: an ensemble of 15 members has 110, of milliseconds
 MAX_DEPTH = 30  # models of this package have 14
 MAX_FEATURES = 2**22  # that an estimator may declare without an array of that length
 MAX_WIDTH = 2**21  # values that a model computes for one row at a time
 MAX_DOMAINS = 10_000  # of the novelty score, which compares each with all others
 MAX_MEMBERS = 200  # of an ensemble
-MAX_ESTIMATORS = (
-    500  # without the trees of forests; an ensemble of 15 members has 110, and each takes some milliseconds
-)
 SMALLEST = float(np.finfo(float).tiny)  # number above zero
 WEIGHT_TOLERANCE = 1e-6  # of the sum of weights, for rounding errors
 MAX_ABSOLUTE_VALUE = 1e150  # tables hold no number that is larger, and squares of such numbers would be infinite
@@ -182,19 +171,16 @@ class _Structure:
         self._archive = archive
         self._trusted = trusted
         self._objects = set(map(type_name, estimator_types()))
-        self._nodes = 0
-        self._estimators = 0
-        self._seen: dict[int, int | None] = {}  # content of nodes by their number; None while it is not known yet
+        self._sizes: dict[int, int] = {}  # of nodes by their number; 0 while it is not known yet
 
     def check(self, node: Mapping[str, Any], depth: int) -> int:
-        """Check a node and all below it; return a hash of what it holds.
+        """Check a node and all below it; return how many they are.
 
         An object that is held in two places is written out twice, under one number, of which skops builds the first.
-        So both must hold the same: a mere reference would let a short file stand for a huge structure.
+        So both must be as large: a mere reference would let a short file stand for a huge structure.
         """
-        self._nodes += 1
-        if self._nodes > MAX_NODES or depth > MAX_DEPTH:
-            raise ValueError(f"it has more than {MAX_NODES:,} parts, or they are nested deeper than {MAX_DEPTH} levels")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"its parts are nested deeper than {MAX_DEPTH} levels")
         number, loader, name = node["__id__"], node["__loader__"], f"{node['__module__']}.{node['__class__']}"
         if type(number) is not int or number <= 0:
             raise ValueError(f"a part of it has the number {number!r}")
@@ -202,57 +188,31 @@ class _Structure:
             raise ValueError(f"a part of it has the type {name!r}, which is not a name that readers can import")
         if name not in (self._objects if loader == "ObjectNode" else LOADERS.get(loader, ())):
             self.untrusted_types.add(name)
-            if loader not in LOADERS or name in self._trusted:
-                for part in _nested_nodes(node):
-                    self.check(part, depth + 1)
-                return 0
-        if loader == "ObjectNode" and name not in REPEATED_TYPES:
-            self._estimators += 1
-            if self._estimators > MAX_ESTIMATORS:
-                raise ValueError(f"it has more than {MAX_ESTIMATORS:,} estimators")
-        unknown = node.keys() - NODE_KEYS - LOADER_KEYS.get(loader, set())
-        if unknown:
-            raise ValueError(f"a {name} of it has unknown keys: {', '.join(sorted(unknown))}")
-        first = number not in self._seen
-        known = self._seen.setdefault(number, None)
-        value, parts = self._content(node, loader, name)
-        content = hash((loader, name, value, *[self.check(part, depth + 1) for part in parts]))
-        if not first and content != known:
+        elif loader == "NdArrayNode":
+            self._check_array(node, name)
+        elif loader == "JsonNode" and type(json.loads(node["content"])) not in VALUES:
+            raise ValueError(f"a value of it is {node['content'][:40]!r}")
+        known_size = self._sizes.get(number)
+        self._sizes.setdefault(number, 0)
+        size = ESTIMATOR_NODES if loader == "ObjectNode" and name not in REPEATED_TYPES else 1
+        for part in _nested_nodes(node):
+            size += self.check(part, depth + 1)
+            if size > MAX_NODES:
+                raise ValueError(
+                    f"it has more than {MAX_NODES:,} parts, of which an estimator counts as {ESTIMATOR_NODES}"
+                )
+        if known_size is not None and size != known_size:
             raise ValueError(f"it repeats {name} with another content")
-        self._seen[number] = content
-        return content
+        self._sizes[number] = size
+        return size
 
-    def _content(self, node: Mapping[str, Any], loader: str, name: str) -> tuple[Any, list[Any]]:
-        """What a node says about itself, and the nodes below it."""
-        if loader == "TypeNode":
-            return None, []
-        if loader == "NdArrayNode" and node["type"] == "numpy":
-            return self._array(node, name), []
-        content = node["content"]
-        if loader == "DictNode":
-            return tuple(content), [node["key_types"], *content.values()]
-        if loader == "TreeNode":
-            return None, [node["__reduce__"]["args"], content]
-        if loader == "JsonNode":
-            if type(json.loads(content)) not in VALUES:
-                raise ValueError(f"a value of it is {content[:40]!r}")
-            return content, []
-        if loader == "SliceNode":
-            value = content["start"], content["stop"], content["step"]
-            if not all(type(end) in (int, type(None)) for end in value):
-                raise ValueError(f"a slice of it is {value!r}")
-            return value, []
-        if loader == "NdArrayNode":
+    def _check_array(self, node: Mapping[str, Any], name: str) -> None:
+        """Type and shape of an array must be those of the bytes that are there."""
+        if node["type"] != "numpy":
             # NumPy would copy arrays into an array of objects element by element, as often as they are repeated.
-            if name != "numpy.ndarray" or any(part["__class__"] == "ndarray" for part in content):
+            if name != "numpy.ndarray" or any(part["__class__"] == "ndarray" for part in node["content"]):
                 raise ValueError("an array of it holds arrays")
-            return None, [node["shape"], *content]
-        if loader == "ObjectNode" and content["__loader__"] != "DictNode":
-            raise ValueError(f"a {name} of it has no attributes")
-        return None, [content] if loader in ("DTypeNode", "ObjectNode") else list(content)
-
-    def _array(self, node: Mapping[str, Any], name: str) -> tuple[Any, ...]:
-        """Type and shape of an array, which must be those of the bytes that are there."""
+            return
         if node["file"] != f"{node['__id__']}.npy":  # so that no file is read more than once
             raise ValueError(f"an array of it is in {node['file']!r}")
         with self._archive.open(node["file"]) as file:
@@ -266,13 +226,12 @@ class _Structure:
             raise ValueError(f"{node['file']} says that it holds {shape} of {dtype}, but it has {there:,} bytes")
         if name != "numpy.ndarray" and shape:
             raise ValueError(f"a {name} of it has the shape {shape}")
-        return dtype.str, shape
 
 
 def _nested_nodes(node: Any) -> Iterator[Mapping[str, Any]]:
-    """The nodes directly below a node of any form."""
+    """The nodes directly below a node of any form: all that skops may build something of."""
     for value in node.values() if isinstance(node, dict) else node:
-        if isinstance(value, dict) and "__loader__" in value:
+        if isinstance(value, dict) and value.keys() & {"__loader__", "__id__"}:
             yield value
         elif isinstance(value, (dict, list)):
             yield from _nested_nodes(value)
@@ -395,124 +354,85 @@ def find_width(model: Any) -> int:
     return max((measure_width(part) for part in _parts(model) if type(part) in estimators), default=1)
 
 
+Sizes = dict[str, int]  # of dimensions by their letters
+Checks = Iterator[tuple[str, Any]]  # names of attributes, and whether they are sound
+
+
 def measure_width(part: Any) -> int:
-    """Number of values that an estimator computes for one row; ValueError if its attributes do not fit together."""
-    if type(part) not in RULES or not _is_fitted(part):
+    """Number of values that an estimator computes for one row; ValueError if its attributes do not fit together.
+
+    Sizes have letters: "n" is the number of features, "k" that of classes, and capital letters are not held in memory
+    for each row.
+    """
+    if type(part) not in CHECKED_TYPES or not _is_fitted(part):
         return 1
     sizes: Sizes = {"n": int(getattr(part, "n_features_in_", 1)), "k": len(getattr(part, "classes_", ()))}
-    for name, rule in RULES[type(part)].items():
-        if isinstance(rule, Rule):  # values may be constants of the class, arrays are attributes
-            is_valid = rule.check(getattr(part, name) if rule.values else vars(part).get(name), sizes)
-        else:
-            is_valid = rule(part, sizes)
-        if not is_valid:
+    for name, is_sound in _check_part(part, sizes):
+        if not is_sound:
             raise ValueError(f"{type(part).__name__} does not fit together: {name}")
     return max(1, *(size for letter, size in sizes.items() if letter.islower()))
 
 
-Sizes = dict[str, int]  # of dimensions by their letters; capital letters are not held in memory for each row
+def _check_part(part: Any, sizes: Sizes) -> Checks:
+    """Check the shapes of arrays, which become sizes, values that must be one of a few, and what else is relied on."""
+    kind = type(part)
+    for name, shape in SHAPES.get(kind, {}).items():
+        array = vars(part).get(name)
+        if array is not None:
+            is_array = type(array) is np.ndarray and array.ndim == len(shape)
+            yield name, is_array and all(sizes.setdefault(a, n) == n for a, n in zip(shape, array.shape, strict=True))
+    for name, allowed in CONSTANTS.get(kind, {}).items():
+        value = getattr(part, name)  # it may be an attribute of the class
+        yield name, any(type(value) is type(one) and value == one for one in allowed)
+    if kind in CHECKS:
+        yield from CHECKS[kind](part, sizes)
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What must be true of an attribute.
-
-    Parameters
-    ----------
-    shape : str, default=None
-        One letter for each dimension of an array, and the same letter for the same size within an estimator: "n" is the
-        number of features, "k" that of classes. Empty for a number.
-    low, high : float, default=None
-        Range of all values.
-    below : str, default=None
-        Letter of the size below which all values are, which are whole numbers from 0.
-    values : tuple, default=()
-        Instead of an array: values of which the attribute must be one.
-    is_optional : bool, default=True
-        Whether the attribute may be None.
-    """
-
-    shape: str = ""
-    low: float | None = None
-    high: float | None = None
-    below: str | None = None
-    values: tuple[Any, ...] = ()
-    is_optional: bool = True
-
-    def check(self, value: Any, sizes: Sizes) -> bool:
-        """Whether a value follows the rule; adds the sizes of its dimensions to those that are known."""
-        if self.values:
-            return any(type(value) is type(allowed) and value == allowed for allowed in self.values)
-        if value is None:
-            return self.is_optional
-        if isinstance(value, float):
-            value = np.array(value)
-        elif type(value) is not np.ndarray or value.ndim != len(self.shape):
-            return False
-        for letter, size in zip(self.shape, value.shape, strict=False):
-            if sizes.setdefault(letter, size) != size:
-                return False
-        low = 0 if self.below is not None else self.low
-        high = sizes[self.below] - 1 if self.below is not None else self.high
-        if self.below is not None and value.dtype.kind != "i":
-            return False
-        return (low is None or bool((value >= low).all())) and (high is None or bool((value <= high).all()))
+def _are_codes(values: Any, length: int, n: int) -> bool:
+    """Whether values are whole numbers from 0 to n - 1."""
+    is_array = type(values) is np.ndarray and values.shape == (length,) and values.dtype.kind == "i"
+    return is_array and bool(((values >= 0) & (values < n)).all())
 
 
-def one_of(*values: Any) -> Rule:
-    """The rule of an attribute that has one of a few values."""
-    return Rule(values=values)
+def _check_novelty(novelty: Novelty, sizes: Sizes) -> Checks:
+    yield "domains", 2 <= sizes["d"] <= MAX_DOMAINS
 
 
-def array(shape: str, **bounds: Any) -> Rule:
-    """The rule of an array that compiled code relies on."""
-    return Rule(shape, is_optional=False, **bounds)
+def _check_neighbors(neighbors: KNeighborsClassifier, sizes: Sizes) -> Checks:
+    """Compiled code counts the classes of neighbors without checking that they exist."""
+    rows = neighbors._fit_X
+    yield "_fit_X", rows.dtype.kind == "f" and 1 <= neighbors.n_neighbors <= len(rows) == neighbors.n_samples_fit_
+    yield "_y", _are_codes(neighbors._y, len(rows), sizes["k"])
 
 
-def shapes(**letters: str) -> dict[str, Rule]:
-    """The rules of arrays that may be absent."""
-    return {name: Rule(shape) for name, shape in letters.items()}
-
-
-def _check_domains(novelty: Novelty, sizes: Sizes) -> bool:
-    return 2 <= sizes["d"] <= MAX_DOMAINS
-
-
-def _check_supports(svc: SVC, sizes: Sizes) -> bool:
+def _check_supports(svc: SVC, sizes: Sizes) -> Checks:
     """As many numbers are read as the counts of support vectors say."""
     k = sizes["k"]
+    n = len(svc.support_)
     sizes["p"] = k * (k - 1) // 2
-    return (
-        k >= 2
-        and int(svc._n_support.sum(dtype=np.int64)) == len(svc.support_)
-        and svc._dual_coef_.shape == (k - 1, len(svc.support_))
-        and svc._intercept_.shape == (sizes["p"],)
-        and {svc._probA.shape, svc._probB.shape} in ({(0,)}, {(sizes["p"],)})
-    )
+    yield "_n_support", k >= 2 and (svc._n_support >= 0).all() and int(svc._n_support.sum(dtype=np.int64)) == n
+    yield "_dual_coef_", svc._dual_coef_.shape == (k - 1, n) and svc._intercept_.shape == (sizes["p"],)
+    yield "_probA", {svc._probA.shape, svc._probB.shape} in ({(0,)}, {(sizes["p"],)})
 
 
-def _check_levels(encoder: OneHotEncoder, sizes: Sizes) -> bool:
+def _check_levels(encoder: OneHotEncoder, sizes: Sizes) -> Checks:
     """Positions of levels become those of columns, which SciPy fills without asking whether there is such a column."""
     widths = encoder._n_features_outs
     levels = encoder.categories_
     sizes["o"] = sum(widths)
-    is_grouped = encoder._infrequent_enabled
-    mappings = encoder._default_to_infrequent_mappings if is_grouped else [None] * len(levels)
-    rare = encoder._infrequent_indices if is_grouped else mappings
-    return (
-        len({id(own) for own in levels}) == len(levels)  # one large array is not used for many columns
-        and len(widths) == len(levels) == len(mappings) == len(rare) == encoder.n_features_in_
-        and all(type(width) is int for width in widths)
-        and all(np.array_equal(own, np.unique(own), equal_nan=True) for own in levels)
-        and all((mapping is None) == (own is None) for mapping, own in zip(mappings, rare, strict=True))
-        and all(
-            len(own) == width if mapping is None else array("l", below="w").check(mapping, {"l": len(own), "w": width})
-            for own, width, mapping in zip(levels, widths, mappings, strict=True)
-        )
-    )
+    none = [None] * len(levels)
+    mappings = encoder._default_to_infrequent_mappings if encoder._infrequent_enabled else none
+    rare = encoder._infrequent_indices if encoder._infrequent_enabled else none
+    are_complete = len(widths) == len(levels) == len(mappings) == len(rare) == encoder.n_features_in_
+    # One large array is not used for many columns.
+    yield "levels", are_complete and len({id(own) for own in levels}) == len(levels)
+    for own, width, mapping, rare_levels in zip(levels, widths, mappings, rare, strict=True):
+        has_columns = len(own) == width if mapping is None else _are_codes(mapping, len(own), width)
+        yield "levels", type(width) is int and has_columns and (mapping is None) == (rare_levels is None)
+        yield "levels", np.array_equal(own, np.unique(own), equal_nan=True)
 
 
-def _check_columns(transformer: ColumnTransformer, sizes: Sizes) -> bool:
+def _check_columns(transformer: ColumnTransformer, sizes: Sizes) -> Checks:
     """Columns that are used several times widen the output; a few such transformers in a row would fill the memory."""
     n_used = 0
     for _, _, columns in transformer.transformers_:
@@ -521,142 +441,145 @@ def _check_columns(transformer: ColumnTransformer, sizes: Sizes) -> bool:
         else:
             entries = np.atleast_1d(columns)
             n_used += int(entries.sum()) if entries.dtype.kind == "b" else len(entries)
-    return n_used <= sizes["n"]
+    yield "columns", n_used <= sizes["n"]
 
 
-def _check_members(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
-    sizes["M"] = len(ensemble.members_)
-    sizes["w"] = sizes["M"] * sizes["k"]
-    return sizes["M"] == len(ensemble.members) and 0 < sizes["M"] <= MAX_MEMBERS
-
-
-def _check_classes(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
-    return all(np.array_equal(member.classes_, ensemble.classes_) for member in ensemble.members_)
-
-
-def _check_held_out(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
-    """Out-of-domain predictions, and the codes of the true classes behind them and behind conformal scores."""
-    scores_of_codes = () if ensemble.conformal_codes is None else ensemble.conformal_scores or ()
-    pairs = zip(scores_of_codes, ensemble.conformal_codes or (), strict=True)
-    code_rule = array("r", below="k")
-    return all(code_rule.check(codes, {"r": len(scores), "k": sizes["k"]}) for scores, codes in pairs) and all(
-        type(name) is str
-        and array("rk", low=0, high=1).check(P, {"r": len(codes), "k": sizes["k"]})
-        and code_rule.check(codes, {"r": len(P), "k": sizes["k"]})
-        for name, P, codes in ensemble.held_out or ()
+def _check_ensemble(ensemble: EnsembleClassifier, sizes: Sizes) -> Checks:
+    n_members = len(ensemble.members_)
+    k = sizes["k"]
+    sizes["w"] = n_members * k
+    yield "members", len(ensemble.members) == n_members and 0 < n_members <= MAX_MEMBERS
+    yield "classes", all(np.array_equal(member.classes_, ensemble.classes_) for member in ensemble.members_)
+    weights = ensemble.weights
+    yield (
+        "weights",
+        weights.shape == (n_members,) and (weights >= 0).all() and abs(weights.sum() - 1) < WEIGHT_TOLERANCE,
     )
-
-
-def _check_raw_members(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
-    return (
-        type(ensemble.raw_members) in (list, tuple)
-        and set(ensemble.raw_members) <= set(range(sizes["M"]))
-        and type(ensemble.n_prepared_features) in (int, type(None))
+    yield "inverse_temperatures", ensemble.inverse_temperatures.shape == (n_members,)
+    for name, low in (("inverse_temperatures", SMALLEST), ("smoothing", 0.0), ("inverse_temperature", SMALLEST)):
+        values = np.asarray(getattr(ensemble, name), dtype=float)
+        yield name, ((values >= low) & (values <= MAX_ABSOLUTE_VALUE)).all()
+    yield "prior_ratio", ensemble.prior_ratio is None or (ensemble.prior_ratio >= SMALLEST).all()
+    for name in ("calibration_offsets", "feature_effects"):
+        yield name, getattr(ensemble, name) is None or np.isfinite(getattr(ensemble, name)).all()
+    # Out-of-domain predictions, and the codes of the true classes behind them and behind conformal scores.
+    yield (
+        "held_out",
+        all(
+            type(name) is str and P.shape == (len(codes), k) and _are_codes(codes, len(codes), k)
+            for name, P, codes in ensemble.held_out or ()
+        ),
     )
+    yield "held_out", all(((P >= 0) & (P <= 1)).all() for _, P, _ in ensemble.held_out or ())
+    if ensemble.conformal_codes is not None:
+        pairs = zip(ensemble.conformal_scores or (), ensemble.conformal_codes, strict=True)
+        yield "conformal_codes", all(_are_codes(codes, len(scores), k) for scores, codes in pairs)
+    yield "raw_members", set(ensemble.raw_members) <= set(range(n_members))
+    yield "n_prepared_features", type(ensemble.n_prepared_features) in (int, type(None))
 
 
-def _check_weights(ensemble: EnsembleClassifier, sizes: Sizes) -> bool:
-    return abs(ensemble.weights.sum() - 1) < WEIGHT_TOLERANCE
-
-
-def _check_preparation(preparation: TablePreparation, sizes: Sizes) -> bool:
+def _check_preparation(preparation: TablePreparation, sizes: Sizes) -> Checks:
     """Positions of levels are looked up in arrays, with one entry more for unknown levels."""
     categorical = preparation.categorical
-    return (
-        len(set(categorical)) == len(categorical) == len(preparation.level_codes_)
-        and set(categorical) <= set(range(sizes["n"]))
-        and preparation.means_.shape == preparation.scales_.shape == (sizes["n"] - len(categorical),)
-        and all(codes.ndim == 1 and codes.dtype.kind == "f" and len(codes) for codes in preparation.level_codes_)
+    coded = preparation.coded_columns_
+    yield "tail_scales_", preparation.tail_scales_.shape == (sizes["n"],)
+    yield "coded_columns_", _are_codes(coded, len(coded), sizes["n"])
+    is_consistent = len(set(categorical)) == len(categorical) == len(preparation.level_codes_)
+    yield "categorical", is_consistent and set(categorical) <= set(range(sizes["n"]))
+    n_numbers = sizes["n"] - len(categorical)
+    yield "means_", preparation.means_.shape == preparation.scales_.shape == (n_numbers,)
+    yield (
+        "level_codes_",
+        all(codes.ndim == 1 and codes.dtype.kind == "f" and len(codes) for codes in preparation.level_codes_),
     )
 
 
-# What must be true of the attributes of fitted estimators, in the order in which it is checked. A function checks what
-# concerns several attributes.
-Rules = dict[str, Rule | Callable[[Any, Sizes], bool]]
-PROJECTION_RULES: Rules = {
-    **shapes(X_fit_="sn", dual_coef_="sm", coef_="fm", offset_="m", eigenvalues_="m", domains_="d", classes_="k"),
-    **shapes(cell_counts_="dk"),
+# The shapes of arrays of fitted estimators, which may be absent: one letter for each dimension, and the same letter for
+# the same size within an estimator.
+PROJECTION_SHAPES = {
+    "X_fit_": "sn",
+    "dual_coef_": "sm",
+    "coef_": "fm",
+    "offset_": "m",
+    "eigenvalues_": "m",
+    "domains_": "d",
+    "classes_": "k",
+    "cell_counts_": "dk",
 }
-LINEAR_RULES: Rules = {**shapes(coef_="mn", intercept_="m")}
-RULES: dict[type, Rules] = {
-    **dict.fromkeys(PROJECTIONS, PROJECTION_RULES),
-    DomainCenterer: {**shapes(domains_="d", means_="dn")},
+LINEAR_SHAPES = {"coef_": "mn", "intercept_": "m"}
+SHAPES: dict[type, dict[str, str]] = {
+    **dict.fromkeys(PROJECTIONS, PROJECTION_SHAPES),
+    DomainCenterer: {"domains_": "d", "means_": "dn"},
     DomainHarmonizer: {
-        **shapes(domains_="d", center_="n", scale_="n", covariate_coef_="cn", covariate_center_="c"),
-        **shapes(domain_location_="dn", domain_scale_="dn"),
+        "domains_": "d",
+        "center_": "n",
+        "scale_": "n",
+        "covariate_coef_": "cn",
+        "covariate_center_": "c",
+        "domain_location_": "dn",
+        "domain_scale_": "dn",
     },
     MarginalTransferClassifier: {
-        **shapes(classes_="k", domains_="d", X_fit_="sn", dual_coef_="sm", intercept_="m", domain_distances_="dd"),
-        **shapes(_domain="s", _shares="sd", _similarities="dd"),
+        "classes_": "k",
+        "domains_": "d",
+        "X_fit_": "sn",
+        "dual_coef_": "sm",
+        "intercept_": "m",
+        "domain_distances_": "dd",
+        "_domain": "s",
+        "_shares": "sd",
+        "_similarities": "dd",
     },
     Novelty: {
-        **shapes(domains_="d", directions_="nc", knots_="c", means_="dc", counts_="d", traces_="d", reference_="d"),
-        **shapes(shape_="cc"),
-        "domains": _check_domains,
+        "domains_": "d",
+        "directions_": "nc",
+        "knots_": "c",
+        "means_": "dc",
+        "counts_": "d",
+        "traces_": "d",
+        "reference_": "d",
+        "shape_": "cc",
     },
-    PivotedNystroem: {**shapes(components_="mn", component_indices_="m", cholesky_="mm")},
-    UndoBias: {**LINEAR_RULES, **shapes(domains_="d", domain_coef_="dmn", domain_intercept_="dm")},
-    LinearSVC: LINEAR_RULES,
-    LogisticRegression: LINEAR_RULES,
-    RidgeClassifier: {**shapes(intercept_="m")},
-    Nystroem: {**shapes(components_="mn", component_indices_="m", normalization_="mm")},
-    RBFSampler: {**shapes(random_weights_="nm", random_offset_="m")},
-    SimpleImputer: {**shapes(statistics_="n")},
-    StandardScaler: {**shapes(mean_="n", scale_="n", var_="n")},
-    LabelBinarizer: {**shapes(classes_="k")},
-    ColumnTransformer: {"columns": _check_columns},
-    OneHotEncoder: {
-        "drop": one_of(None),
-        "_drop_idx_after_grouping": one_of(None),
-        "dtype": one_of(np.float64),
-        "levels": _check_levels,
-    },
-    KNeighborsClassifier: {  # compiled code counts the classes of neighbors without checking that they exist
-        "_fit_method": one_of("brute"),
-        "algorithm": one_of("brute"),
-        "_tree": one_of(None),
-        "metric": one_of("euclidean", "minkowski"),
-        "p": one_of(2),
-        "metric_params": one_of(None),
-        "effective_metric_": one_of("euclidean"),
-        "effective_metric_params_": one_of({}),
-        "weights": one_of("uniform"),
-        "outputs_2d_": one_of(False),
-        "_fit_X": array("Sn"),
-        "_y": array("S", below="k"),
-        "rows": lambda neighbors, sizes: (
-            neighbors._fit_X.dtype.kind == "f" and 1 <= neighbors.n_neighbors <= sizes["S"] == neighbors.n_samples_fit_
-        ),
-    },
-    SVC: {
-        "_impl": one_of("c_svc"),
-        "kernel": one_of("linear", "poly", "rbf", "sigmoid"),
-        "_sparse": one_of(False),
-        "support_": array("S"),
-        "support_vectors_": array("Sn"),
-        "_n_support": array("k", low=0),
-        "counts": _check_supports,
-    },
-    EnsembleClassifier: {
-        "members": _check_members,
-        "classes": _check_classes,
-        "weights": array("M", low=0, high=1),
-        "weights_": _check_weights,
-        "inverse_temperatures": array("M", low=SMALLEST),
-        "smoothing": array("", low=0, high=MAX_ABSOLUTE_VALUE),
-        "inverse_temperature": array("", low=SMALLEST, high=MAX_ABSOLUTE_VALUE),
-        "prior_ratio": Rule("k", low=SMALLEST, high=MAX_ABSOLUTE_VALUE),
-        "calibration_offsets": Rule("k", low=-MAX_ABSOLUTE_VALUE, high=MAX_ABSOLUTE_VALUE),
-        "feature_effects": Rule("ek", low=-MAX_ABSOLUTE_VALUE, high=MAX_ABSOLUTE_VALUE),
-        "held_out": _check_held_out,
-        "raw_members": _check_raw_members,
-    },
-    TablePreparation: {
-        "tail_scales_": array("n"),
-        "coded_columns_": array("C", below="n"),
-        "categorical": _check_preparation,
-    },
+    PivotedNystroem: {"components_": "mn", "component_indices_": "m", "cholesky_": "mm"},
+    UndoBias: {**LINEAR_SHAPES, "domains_": "d", "domain_coef_": "dmn", "domain_intercept_": "dm"},
+    LinearSVC: LINEAR_SHAPES,
+    LogisticRegression: LINEAR_SHAPES,
+    RidgeClassifier: {"intercept_": "m"},
+    Nystroem: {"components_": "mn", "component_indices_": "m", "normalization_": "mm"},
+    RBFSampler: {"random_weights_": "nm", "random_offset_": "m"},
+    SimpleImputer: {"statistics_": "n"},
+    StandardScaler: {"mean_": "n", "scale_": "n", "var_": "n"},
+    LabelBinarizer: {"classes_": "k"},
+    KNeighborsClassifier: {"_fit_X": "Sn"},
+    SVC: {"support_": "S", "support_vectors_": "Sn", "_n_support": "k"},
+    EnsembleClassifier: {"prior_ratio": "k", "calibration_offsets": "k", "feature_effects": "ek"},
 }
+CONSTANTS: dict[type, dict[str, tuple[Any, ...]]] = {
+    OneHotEncoder: {"drop": (None,), "_drop_idx_after_grouping": (None,), "dtype": (np.float64,)},
+    KNeighborsClassifier: {
+        "_fit_method": ("brute",),
+        "algorithm": ("brute",),
+        "_tree": (None,),
+        "metric": ("euclidean", "minkowski"),
+        "p": (2,),
+        "metric_params": (None,),
+        "effective_metric_": ("euclidean",),
+        "effective_metric_params_": ({},),
+        "weights": ("uniform",),
+        "outputs_2d_": (False,),
+    },
+    SVC: {"_impl": ("c_svc",), "kernel": ("linear", "poly", "rbf", "sigmoid"), "_sparse": (False,)},
+}
+CHECKS: dict[type, Callable[[Any, Sizes], Checks]] = {
+    Novelty: _check_novelty,
+    ColumnTransformer: _check_columns,
+    OneHotEncoder: _check_levels,
+    KNeighborsClassifier: _check_neighbors,
+    SVC: _check_supports,
+    EnsembleClassifier: _check_ensemble,
+    TablePreparation: _check_preparation,
+}
+CHECKED_TYPES = {*SHAPES, *CONSTANTS, *CHECKS}
 TREE_CHECKS: dict[type, Callable[[Any], None]] = {
     HistGradientBoostingClassifier: check_boosting,
     **dict.fromkeys((*SINGLE_TREES, *FORESTS), check_forest),
