@@ -64,7 +64,7 @@ bench: $(call STAMP,test)
 	$(BIN)/python -m benchmarks
 
 # Real data, one folder per data set below DATA; about an hour. Stop it and run it again to continue.
-study: $(call STAMP,test)
+study: $(call STAMP,study)
 	$(BIN)/python -m studies.tables --data $(DATA) --output studies/results/tables.jsonl --csv docs/results/tables.csv
 	$(BIN)/python -m studies.tables --data $(DATA) --arrays --output studies/results/tables.jsonl --csv docs/results/tables.csv
 	$(BIN)/python -m studies.ensembles --data $(DATA) --output studies/results/ensembles.jsonl --csv docs/results/ensembles.csv

@@ -1,21 +1,22 @@
 """Compare `unseen.fit` with tuned baselines on real tables and arrays whose rows come from several domains.
 
 The design was fixed before the first run. Trials with ``--quick`` on heart, impact_tbi and rotated_digits preceded it;
-after them only the largest number of folds in the searches of the opponents was raised, from 10 to 15.
+after them only the largest number of folds in the searches of the baselines was raised, from 10 to 15.
 
 Tables, seven sets in ``DATA/tables``:
 
 - Held-out domains: the first, the middle (position m // 2) and the last of the m sorted names of domains.
 - Rows: at most 120 random rows of each source domain and 2,000 of the held-out domain; seed 0; the subsample of a
   source domain does not depend on the held-out domain.
-- Opponents: logistic regression, gradient boosting and random forest (`studies.baselines`), tuned by
-  leave-one-domain-out cross-validation on the source domains.
+- Baselines (`studies.baselines`): logistic regression, gradient boosting and LightGBM, tuned by leave-one-domain-out
+  cross-validation on the source domains; random forest and CatBoost with their defaults. AutoGluon gets 60 seconds for
+  the first held-out domain of each table, if ``--autogluon`` names the interpreter of an environment that has it.
 - Ours: ``unseen.fit(sources, label="label", domain="domain")`` with default parameters, which is inductive.
 - Missing values are empty cells only; columns of numbers are numbers, also where they are codes.
 
 Arrays, the five sets of `studies.ensembles` with its tasks: each domain held out, 120 rows of each source domain, 500
 of the held-out domain, two random subsamples. Ours: ``UnseenClassifier()`` and ``UnseenClassifier(transductive=True)``,
-which receives the held-out rows as one batch. Opponents: logistic regression and random forest. Tuned boosting is left
+which receives the held-out rows as one batch. Baselines: logistic regression and random forest. Tuned boosting is left
 out for its cost: 1,000 trees for each setting and fold of ten classes, on up to 1,280 columns.
 
 Metrics on the held-out domain: accuracy of `predict` in percent; AUC in percent (for more than two classes the mean of
@@ -50,7 +51,16 @@ from sklearn.metrics import roc_auc_score
 import unseen
 
 from . import ensembles
-from .baselines import BASELINES, MAX_FOLDS, N_TREES, align_probabilities, fit_baseline, log_loss
+from .baselines import (
+    AUTOGLUON,
+    BASELINES,
+    MAX_FOLDS,
+    N_TREES,
+    align_probabilities,
+    fit_autogluon,
+    fit_baseline,
+    log_loss,
+)
 
 TABLES = ("heart", "impact_tbi", "defects_ck", "vowel", "wisdm", "crc_microbiome", "bank_month")
 ARRAYS = ensembles.NAMES
@@ -82,7 +92,7 @@ class Design:
     n_trees : int
         Trees of the random forest.
     max_folds : int
-        Largest number of folds in the searches of the opponents; with more source domains, folds are groups of domains.
+        Largest number of folds in the searches of the baselines; with more source domains, folds are groups of domains.
     """
 
     source_rows: int = 120
@@ -196,7 +206,9 @@ def measure(y: np.ndarray, predicted: np.ndarray, P: np.ndarray, classes: Sequen
     }
 
 
-def evaluate(task: Task, method: str, design: Design, n_jobs: int | None) -> dict[str, Any]:
+def evaluate(
+    task: Task, method: str, design: Design, n_jobs: int | None, autogluon: Path | None = None
+) -> dict[str, Any]:
     """Fit a method to the source domains and return its metrics on the held-out domain, with the seconds of the fit."""
     start = time.perf_counter()
     if method in BASELINES:
@@ -209,6 +221,9 @@ def evaluate(task: Task, method: str, design: Design, n_jobs: int | None) -> dic
             max_folds=design.max_folds,
             n_jobs=n_jobs,
         )
+    elif method == AUTOGLUON:
+        assert autogluon is not None
+        model = fit_autogluon(autogluon, task.X, task.y, task.domain, task.X_target)
     else:
         model = fit_ours(task, method == OURS_TRANSDUCTIVE, n_jobs)
     seconds = time.perf_counter() - start
@@ -243,7 +258,7 @@ def set_means(rows: list[dict[str, Any]], metric: str) -> dict[str, dict[str, fl
 
 def group_rows(rows: list[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return the rows of each set and method, in the order of the study."""
-    methods = [*BASELINES, OURS, OURS_TRANSDUCTIVE]
+    methods = [*BASELINES, AUTOGLUON, OURS, OURS_TRANSDUCTIVE]
     groups = {}
     for data in (*TABLES, *ARRAYS):
         for method in methods:
@@ -384,17 +399,26 @@ def read_rows(path: Path, design: Design) -> list[dict[str, Any]]:
     return [row for row in rows if row["design"] == asdict(design)]
 
 
-def run(root: Path, names: Sequence[str], methods: Sequence[str], design: Design, output: Path, n_jobs: int) -> None:
-    """Evaluate all methods on all tasks that the output lacks."""
+def run(
+    root: Path,
+    names: Sequence[str],
+    methods: Sequence[str],
+    design: Design,
+    output: Path,
+    n_jobs: int,
+    autogluon: Path | None = None,
+) -> None:
+    """Evaluate all methods on all tasks that the output lacks; AutoGluon on the first task of each table."""
     done = {(row["data"], row["target"], row["subsample"], row["method"]) for row in read_rows(output, design)}
     for name in names:
         tasks = table_tasks(root, name, design) if name in TABLES else array_tasks(root, name, design)
-        for task in tasks:
+        for number, task in enumerate(tasks):
             about = {"data": task.data, "target": task.target, "subsample": task.subsample}
-            for method in TABLE_METHODS if task.is_table else ARRAY_METHODS:
-                if method not in methods or (*about.values(), method) in done:
+            applicable = TABLE_METHODS if task.is_table else ARRAY_METHODS
+            for method in (*applicable, *([AUTOGLUON] if autogluon and number == 0 and task.is_table else [])):
+                if method not in (*methods, AUTOGLUON) or (*about.values(), method) in done:
                     continue
-                result = evaluate(task, method, design, n_jobs)
+                result = evaluate(task, method, design, n_jobs, autogluon)
                 sizes = {"source_rows": len(task.y), "target_rows": len(task.y_target)}
                 row = {**about, "method": method, **result, **sizes, "design": asdict(design), **machine()}
                 with output.open("a") as file:
@@ -419,12 +443,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--earlier", type=Path, default=Path("docs/results/ensembles.csv"), help="earlier accuracies")
     parser.add_argument("--quick", action="store_true", help="few rows, one held-out domain, small forest: for a trial")
     parser.add_argument("--jobs", type=int, default=1, help="processes of searches and fits (default: 1)")
+    parser.add_argument("--autogluon", type=Path, metavar="PYTHON", help="interpreter that can import AutoGluon")
     options = parser.parse_args(arguments)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     design = QUICK if options.quick else FULL
     names = ARRAYS if options.arrays else options.names
     warnings.simplefilter("ignore")
-    run(options.data, names, options.methods, design, options.output, options.jobs)
+    run(options.data, names, options.methods, design, options.output, options.jobs, options.autogluon)
     rows = read_rows(options.output, design)
     print_summary(rows, TABLES, TABLE_METHODS)
     print_summary(rows, ARRAYS, ARRAY_METHODS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -33,10 +34,12 @@ def test_the_study_evaluates_each_baseline_once_and_writes_the_means(tmp_path, m
     monkeypatch.setitem(baselines.GRIDS, "gradient boosting", {"classifier__max_leaf_nodes": [5]})
     write_table(tmp_path)
     output = tmp_path / "rows.jsonl"
+    not_installed = {name for name in ("LightGBM", "CatBoost") if find_spec(name.lower()) is None}
+    names = [name for name in baselines.BASELINES if name not in not_installed]
     for _ in range(2):
-        study.run(tmp_path, ["heart"], baselines.BASELINES, study.QUICK, output, 1)
+        study.run(tmp_path, ["heart"], names, study.QUICK, output, 1)
     rows = study.read_rows(output, study.QUICK)
-    assert [(row["target"], row["method"]) for row in rows] == [("site 0", name) for name in baselines.BASELINES]
+    assert [(row["target"], row["method"]) for row in rows] == [("site 0", name) for name in names]
     assert study.read_rows(output, study.FULL) == []
     study.write_tables(rows, tmp_path / "tables.csv")
     with (tmp_path / "tables.csv").open(newline="") as file:
