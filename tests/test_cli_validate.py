@@ -108,7 +108,19 @@ def test_a_mistake_is_named_by_its_option(trials, options, message):
 def test_values_that_stand_for_missing_ones_and_importance_are_options(trials):
     text = trials.read_text(encoding="utf-8")
     trials.write_text(re.sub(r"(?m)^bonn,[-.\d]+", "bonn,-99", text), encoding="utf-8")
-    code, text = unseen(trials, "--label", "died", "--missing", "age=-99", "--importance", *FAST, "--store", "kept.sqlite", "-o", "r.json")
+    code, text = unseen(
+        trials,
+        "--label",
+        "died",
+        "--missing",
+        "age=-99",
+        "--importance",
+        *FAST,
+        "--store",
+        "kept.sqlite",
+        "-o",
+        "r.json",
+    )
     assert code == 0, text
     result = json.loads((trials.parent / "r.json").read_text(encoding="utf-8"))
     assert {site["site"]: site["missing_share"] for site in result["sites"]}["bonn"] == 0.5

@@ -76,7 +76,12 @@ def relabelled(samples, k):
 
 @pytest.mark.parametrize(
     ("votes", "k", "scoring"),
-    [("nested", 0, "accuracy"), ("nested", 3, "neg_log_loss"), ("cached", 3, "accuracy"), ("cached", 0, "neg_log_loss")],
+    [
+        ("nested", 0, "accuracy"),
+        ("nested", 3, "neg_log_loss"),
+        ("cached", 3, "accuracy"),
+        ("cached", 0, "neg_log_loss"),
+    ],
     indirect=["votes"],
 )
 def test_labels_of_a_domain_change_no_bit_of_the_probabilities_that_are_reported_for_it(votes, k, scoring):

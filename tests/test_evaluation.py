@@ -154,7 +154,7 @@ def test_compare_and_validate_report_the_same_numbers(method, options):
     if not options:
         assert comparison.verdict.recommendation.sentence in str(validated)
     for row in comparison.rows:
-        same = next(one for one in validated.held_out if (one.method, one.task) == (row.method, row.task))
+        same = next(one for one in validated.rows if (one.method, one.task) == (row.method, row.task))
         np.testing.assert_array_equal(row.probabilities, same.probabilities)
         assert (row.accuracy, row.threshold) == (same.accuracy, same.threshold)
 

@@ -68,7 +68,7 @@ def test_validation_fits_the_model_that_fit_returns(large, monkeypatch):
     is_held_out = site == name
     with pytest.warns(unseen.exceptions.DataWarning):
         model = unseen.fit(X[~is_held_out], y[~is_held_out], sample_domain=site[~is_held_out], **options)
-    one = next(prediction for prediction in result.held_out if prediction.domain == name)
+    one = next(prediction for prediction in result.rows if prediction.domain == name)
     np.testing.assert_array_equal(one.probabilities, model.predict_proba(X[is_held_out]))
     assert one.threshold == model.card["threshold"]["value"]
 

@@ -62,7 +62,7 @@ def test_labels_of_a_site_affect_neither_its_predictions_nor_its_threshold():
     changed = y.copy()
     changed[site == "kiel"] = np.where(np.arange(40) % 2, "ill", "well")
     before, after = (
-        next(one for one in validate(X, labels, site, threshold="youden").held_out if one.domain == "kiel")
+        next(one for one in validate(X, labels, site, threshold="youden").rows if one.domain == "kiel")
         for labels in (y, changed)
     )
     np.testing.assert_array_equal(before.probabilities, after.probabilities)
@@ -71,9 +71,9 @@ def test_labels_of_a_site_affect_neither_its_predictions_nor_its_threshold():
 
 def test_measures_of_a_site_are_those_of_its_held_out_predictions(result):
     frame = result.to_frame()
-    for one in result.held_out:
+    for one in result.rows:
         if one.method == "logistic model":
-            events = result.y[result.site == one.domain] == "ill"
+            events = result.table.y[result.table.domain == one.domain] == "ill"
             p = one.probabilities[:, 0]  # "ill" is the first class
             assert frame.loc[one.domain, "auc"] == auc(events, p).value
             assert frame.loc[one.domain, "calibration_slope"] == calibration_slope(events, p).value
@@ -83,19 +83,15 @@ def test_measures_of_a_site_are_those_of_its_held_out_predictions(result):
 
 
 def test_the_summary_is_the_random_effects_meta_analysis_of_the_sites(result):
-    defined = [summary for summary in result.summaries if summary.is_defined]
+    defined = {key: summary for key, summary in result.summaries.items() if summary.is_defined}
     assert len(defined) > 30
-    for summary in defined:
-        own = [
-            one.estimate
-            for one in result.site_measures
-            if (one.method, one.measure) == (summary.method, summary.measure)
-        ]
+    for key, summary in defined.items():
+        own = [*result.estimates[key].values()]
         if own[0].counts is None:
             expected = random_effects([one.scaled_value for one in own], [one.scaled_se for one in own])
         else:
             counts = np.array([one.counts for one in own])
-            family = "poisson" if summary.measure == "observed_expected" else "binomial"
+            family = "poisson" if key[1] == "observed_expected" else "binomial"
             expected = count_random_effects(counts[:, 0], counts[:, 1], family)
         assert summary.effects == expected or not np.isfinite(expected.estimate)
 
@@ -125,13 +121,13 @@ def test_labels_without_information_give_an_auc_of_one_half():
 
 def test_predictions_that_exist_already_have_the_same_statistics(result):
     own = {
-        method: np.concatenate([one.probabilities for one in result.held_out if one.method == method])
+        method: np.concatenate([one.probabilities for one in result.rows if one.method == method])
         for method in result.methods
     }
-    again = validate_predictions(result.y, own, sample_domain=result.site, positive="ill", threshold=0.5)
+    again = validate_predictions(result.table.y, own, sample_domain=result.table.domain, positive="ill", threshold=0.5)
     fixed = validate(*make_data(), threshold=0.5, compare_with=("nearest mean", "majority"))
     assert str(again.summary_records) == str(fixed.summary_records)  # as texts, so that NaN equals NaN
-    assert again.curves == fixed.curves
+    assert again.to_dict()["curves"] == fixed.to_dict()["curves"]
 
 
 def test_a_threshold_for_predictions_is_chosen_on_the_other_sites():
@@ -139,7 +135,7 @@ def test_a_threshold_for_predictions_is_chosen_on_the_other_sites():
     site = np.repeat(list("abc"), (50, 100, 150))
     p = rng.uniform(size=300)
     y = rng.uniform(size=300) < p
-    held_out = validate_predictions(y, p, sample_domain=site, threshold="youden").held_out
+    held_out = validate_predictions(y, p, sample_domain=site, threshold="youden").rows
     is_other = site != "b"
     weight = np.where(site == "a", 1 / 50, 1 / 150)
     expected = choose_threshold(y[is_other], p[is_other], "youden", sample_weight=weight[is_other])
@@ -155,9 +151,7 @@ def test_a_site_without_predictions_is_left_out_of_the_summary():
     found = validate_predictions(y, np.where(is_known, p, np.nan), sample_domain=site, threshold="youden")
     expected = validate_predictions(y[is_known], p[is_known], sample_domain=site[is_known], threshold="youden")
     assert found.get_summary("auc").effects.estimate == expected.get_summary("auc").effects.estimate
-    assert [one.threshold for one in found.held_out if one.domain != "b"] == [
-        one.threshold for one in expected.held_out
-    ]
+    assert [one.threshold for one in found.rows if one.domain != "b"] == [one.threshold for one in expected.rows]
     assert [one["failure"] for one in found.site_records] == ["", "there are no predictions", "", ""]
 
 
@@ -173,7 +167,7 @@ def test_values_that_are_not_probabilities_are_refused(value):
 
 def test_risks_of_0_and_1_can_be_thresholds():
     found = validate_predictions([0, 1] * 6, [0, 1] * 6, sample_domain=list("aaaabbbbcccc"), threshold="sensitivity=1")
-    assert all(0 < one.threshold < 1 for one in found.held_out)
+    assert all(0 < one.threshold < 1 for one in found.rows)
     assert found.to_frame().loc["a", "sensitivity"] == 1
 
 
@@ -186,11 +180,10 @@ def test_case_mix_is_standardized_over_all_rows(result):
 
 
 def test_the_area_below_the_roc_curve_is_the_auc(result):
-    for one in result.site_measures:
-        if (one.method, one.measure) == ("logistic model", "auc"):
-            curve = result.curves["sites"][one.site]["roc"]
-            # The curve has at most 80 points, of up to 81.
-            assert np.trapezoid(curve["tpr"], curve["fpr"]) == pytest.approx(one.estimate.value, abs=2e-3)
+    for site, estimate in result.estimates["logistic model", "auc", "ill"].items():
+        curve = result.curves["sites"][site]["roc"]
+        # The curve has at most 80 points, of up to 81.
+        assert np.trapezoid(curve["tpr"], curve["fpr"]) == pytest.approx(estimate.value, abs=2e-3)
 
 
 def test_differences_between_methods_have_students_interval(result):
@@ -265,14 +258,14 @@ def test_an_uninformative_interval_names_the_number_of_sites_that_it_needs():
     y = rng.uniform(size=900) < 1 / (1 + np.exp(-strength * z))
     result = validate_predictions(y, 1 / (1 + np.exp(-z)), sample_domain=site)
     explanation = result.get_summary("auc").explanation
-    assert re.search(r"about \d+ sites would narrow it to ±0.25|for a feasible number", explanation)
+    assert re.search(r"so that a 95% prediction interval of ±0.25 needs \d+ domains|for any number", explanation)
     assert explanation in result.to_html()
 
 
 def test_classes_are_validated_against_all_others(three_classes):
     record = next(one for one in three_classes.measure_records if one["measure"] == "log_loss")
-    own = next(one for one in three_classes.held_out if one.domain == record["site"])
-    y = three_classes.y[three_classes.site == record["site"]]
+    own = next(one for one in three_classes.rows if one.domain == record["site"])
+    y = three_classes.table.y[three_classes.table.domain == record["site"]]
     assert record["value"] == log_loss(y, own.probabilities, [0, 1, 2]).value
     names = {(one["measure"], one["class"]) for one in three_classes.summary_records}
     assert {("auc", 0), ("calibration_slope", 1), ("observed_expected", 2), ("log_loss", None)} <= names
@@ -359,8 +352,8 @@ def test_the_event_is_the_last_class_unless_it_is_named():
 def test_importance_is_in_the_report_and_in_json():
     X, y, site = make_data(n_rows=40)
     result = validate(X, y, site, importance=True, compare_with=("nearest mean",))
-    assert result.importance.columns[0].column == "feature 0"
-    assert result.to_dict()["importance"] == result.importance.to_dict()
+    assert result.importance["columns"][0]["column"] == "feature 0"
+    assert result.to_dict()["importance"] == result.importance
     assert "Importance of columns" in result.to_html()
     assert validate(X, y, site).importance is None
 
@@ -372,7 +365,7 @@ def test_importance_is_stored_with_the_predictions(tmp_path, monkeypatch):
     first = validate(X, y, site, store=store, importance=True)  # fits again, since the file has no importance
     monkeypatch.setattr("unseen.evaluation._run.Study.predict", None)
     second = validate(X, y, site, store=store, importance=True)
-    assert second.importance.to_dict() == first.importance.to_dict()
+    assert second.importance == first.importance
     assert validate(X, y, site, store=store).importance is None
 
 
@@ -385,6 +378,13 @@ def test_a_file_of_something_else_is_not_a_store_and_does_not_change(tmp_path, t
     assert store.read_text() == text
 
 
+@pytest.mark.parametrize("none", ["none", ()])
+def test_no_method_beside_the_model_is_the_word_none_or_an_empty_sequence(none):
+    X, y, site = make_data(n_rows=20)
+    assert validate(X, y, site, compare_with=none).methods == ["logistic model"]
+    assert validate(X, y, site, compare_with="nearest mean").methods == ["logistic model", "nearest mean"]
+
+
 def test_every_table_is_written(result, tmp_path):
     paths = result.write_tables(tmp_path)
     assert {path.stem for path in paths} >= {"sites", "measures", "summary", "comparison", "predictions", "checklist"}
@@ -392,7 +392,8 @@ def test_every_table_is_written(result, tmp_path):
         rows = list(csv.DictReader(file))
     assert len(rows) == len(result.measure_records)
     for row, record in zip(rows, result.measure_records, strict=True):
-        assert row["value"] == ("" if np.isnan(record["value"]) else str(record["value"]))
+        assert (row["value"] == "") == np.isnan(record["value"])
+        assert row["value"] == "" or float(row["value"]) == record["value"]
 
 
 def test_the_page_is_for_readers_without_the_words_of_the_library(result):
@@ -456,17 +457,9 @@ def make_rare_events(seed=0, n_sites=6, n_rows=300, shift=0.0):
 def test_a_site_is_called_clearly_miscalibrated_only_if_its_interval_excludes_1():
     y, p, site = make_rare_events(shift=1.5)
     result = validate_predictions(y, p, sample_domain=site, threshold=0.1)
-    excluded = {
-        one.site
-        for one in result.site_measures
-        if one.measure in ("observed_expected", "calibration_slope")
-        and not one.estimate.interval[0] <= 1 <= one.estimate.interval[1]
-    }
-    beyond = {
-        one.site
-        for one in result.site_measures
-        if one.measure in ("observed_expected", "calibration_slope") and not 0.8 < one.estimate.value < 1.25
-    }
+    records = [one for one in result.measure_records if one["measure"] in ("observed_expected", "calibration_slope")]
+    excluded = {one["site"] for one in records if not one["low"] <= 1 <= one["high"]}
+    beyond = {one["site"] for one in records if not 0.8 < one["value"] < 1.25}
     sentences = [text for part in result.colleagues() for text in part["sentences"] if "clearly too" in text]
     named = {name for name in result.site_names for text in sentences if name in text}
     assert "site 5" in named
@@ -493,8 +486,8 @@ def test_every_interval_is_inside_the_range_of_its_measure():
     result = validate_predictions(y, 1 / (1 + np.exp(-2 * z)), sample_domain=site, threshold=0.2)
     ranges = {"scaled_brier": (-np.inf, 1), "net_benefit": (-0.25, 1), "net_benefit_over_all": (-1, 0.25)}
     ranges |= dict.fromkeys(("auc", "brier", "sensitivity", "specificity", "ppv", "npv"), (0, 1))
-    for summary in result.summaries:
-        low, high = ranges.get(summary.measure, (-np.inf, np.inf))
+    for (_, measure, _), summary in result.summaries.items():
+        low, high = ranges.get(measure, (-np.inf, np.inf))
         ends = (*summary.interval, *summary.prediction_interval)
         assert low <= min(ends)
         assert max(ends) <= high
@@ -504,8 +497,8 @@ def test_every_interval_is_inside_the_range_of_its_measure():
 
 def test_the_page_and_the_results_text_have_one_interval(result):
     page = result.to_html()
-    for summary in result.summaries:
-        if summary.method == result.settings.method:
+    for (method, _, _), summary in result.summaries.items():
+        if method == result.settings.method:
             low, high = (f"{end:.2f}".replace("-", "\u2212") for end in summary.prediction_interval)
             assert f"prediction interval {low} to {high}" in result.results_text()
             assert f">{low} to {high}<" in page
@@ -517,7 +510,7 @@ def test_net_benefit_has_the_stated_costs():
     assert stated.odds == 0.25
     record = next(one for one in stated.measure_records if one["measure"] == "net_benefit")
     rows = site == record["site"]
-    flagged = p[rows] >= stated.held_out[0].threshold
+    flagged = p[rows] >= stated.rows[0].threshold
     expected = (np.sum(flagged & y[rows]) - 0.25 * np.sum(flagged & ~y[rows])) / rows.sum()
     assert record["value"] == pytest.approx(expected)
     assert "a missed event counts 4.0 times a false alarm" in str(stated)
@@ -533,7 +526,7 @@ def test_subgroups_have_the_measures_of_their_rows():
     result = validate_predictions(y, p, sample_domain=site, threshold=0.1, subgroups={"sex": sex})
     own = validate_predictions(y[sex == "f"], p[sex == "f"], sample_domain=site[sex == "f"], threshold=0.1)
     found = [one for one in result.subgroup_records if one["subgroup"] == "f"]
-    assert {one["measure"] for one in found} == {one.measure for one in own.summaries}
+    assert {one["measure"] for one in found} == {measure for _, measure, _ in own.summaries}
     for one in found:
         assert one["estimate"] == own.get_summary(one["measure"]).value
         assert one["events"] == y[sex == "f"].sum()
@@ -593,7 +586,7 @@ def test_one_site_has_its_own_intervals_and_no_summary_over_sites(frozen_model, 
     one = {name: values[:60] for name, values in new_sites.items()}
     result = unseen.validate(one, model=frozen_model, positive="ill", threshold=0.4)
     summary = result.get_summary("auc")
-    own = next(measure.estimate for measure in result.site_measures if measure.measure == "auc")
+    own = result.estimates["model", "auc", "ill"]["ulm"]
     assert (summary.value, summary.interval) == (own.value, own.interval)
     assert np.isnan(summary.prediction_interval).all()
     assert "tau" not in result.results_text()
@@ -626,7 +619,7 @@ def test_rows_of_the_same_group_are_noted_and_groups_in_two_sites_are_refused():
     result = unseen.validate(frame, group="patient", **options)
     assert "treat them as independent" in str(result)
     frame["patient"] = (np.arange(len(y)) % 40).astype(str)
-    with pytest.raises(ValueError, match="40 of 40 groups have rows in several domains"):
+    with pytest.raises(ValueError, match="trains and tests on samples of the same group"):
         unseen.validate(frame, group="patient", **options)
 
 

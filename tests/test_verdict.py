@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from unseen.evaluation import Row, describe_imbalance
+from unseen.evaluation import HeldOutPredictions, Row, Task, ValidationResult, describe_imbalance
 from unseen.evaluation import _recommendation as module
 from unseen.evaluation._recommendation import ComparisonResults, make_verdict, recommend, squared_error
+from unseen.evaluation._result import ValidationSettings
 from unseen.model_selection import METHODS, get_metric, metric_range
+from unseen.tables import table_from_arrays
 
 DOMAINS = [f"hospital {k}" for k in range(6)]
 TRUTH = np.arange(200) % 2
@@ -197,7 +199,7 @@ def test_the_reason_of_a_recommendation_never_contradicts_its_numbers(seed):
     """Simulated comparisons of methods with random scores and confidences."""
     rng = np.random.default_rng(seed)
     names = ["auto", "auto, transductive", "logistic", "RBF SVM", "CIDG", "KFDA", "majority"][: rng.integers(1, 8)]
-    n_domains = rng.integers(1, 7)
+    n_domains = rng.integers(2, 7)
     scores = {name: rng.uniform(0.55, 0.65) + rng.uniform(0, 0.2, n_domains) for name in names}
     options = {name.replace(" ", "_"): {"confidence": rng.uniform(0.55, 0.95)} for name in names}
     results = make_results(scores, **options)
@@ -214,6 +216,13 @@ def test_the_reason_of_a_recommendation_never_contradicts_its_numbers(seed):
         is_lowest = advice.log_loss <= advice.other_log_loss
         reason = "has a lower log loss" if is_lowest else "is clearly better"
         assert advice.sentence.startswith(f"Use auto. No alternative {reason}: log loss ")
+    table = table_from_arrays(
+        np.zeros((len(TRUTH) * n_domains, 1)), np.tile(TRUTH, n_domains), np.repeat(DOMAINS[:n_domains], len(TRUTH))
+    )
+    tasks = [Task(("others",), (domain,)) for domain in DOMAINS[:n_domains]]
+    predictions = HeldOutPredictions(table, tasks, results.rows)
+    validated = ValidationResult(ValidationSettings(method=names[0]), predictions)
+    assert validated.recommendation == advice
     assert f" of {advice.compared_to}" in advice.sentence or advice.method != "auto" or not advice.compared_to
 
 

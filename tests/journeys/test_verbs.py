@@ -64,15 +64,10 @@ def test_one_and_two_processes_give_the_same_results(verb, data):
 
 def test_validate_has_the_auc_of_its_predictions(data):
     result = unseen.validate(data.path, **ROLES, n_jobs=2)
-    for site in data.sites:
-        rows = [row for row in result.prediction_records if (row["method"], row["site"]) == ("auto", site)]
-        expected = roc_auc_score([row["label"] for row in rows], [row["probability_class 01"] for row in rows])
-        (value,) = [
-            one.estimate.value
-            for one in result.site_measures
-            if (one.method, one.site, one.measure) == ("auto", site, "auc")
-        ]
-        assert value == pytest.approx(expected)
+    for row in (row for row in result.rows if row.method == "auto"):
+        truth = result.predictions.truth(row)
+        expected = roc_auc_score(truth, row.probabilities[:, 1])
+        assert result.estimates["auto", "auc", "class 01"][row.domain].value == pytest.approx(expected)
 
 
 def test_compare_accepts_a_frame_and_ranks_all_methods(data):

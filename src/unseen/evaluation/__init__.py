@@ -7,7 +7,7 @@ comparisons, validations, recommendations and texts are functions of these predi
 
 from ..model_selection import METHODS
 from ._comparison import Comparison, compare, comparison_methods
-from ._measures import MEASURES, ColumnImportance, Importance
+from ._measures import MEASURES
 from ._protocol import Protocol, Task, make_tasks
 from ._recommendation import describe_imbalance
 from ._reproduction import (
@@ -33,7 +33,6 @@ __all__ = [
     "METHODS",
     "Comparison",
     "HeldOutPredictions",
-    "Importance",
     "Protocol",
     "Row",
     "SiteLearningCurve",

@@ -84,11 +84,6 @@ class Comparison(EvaluationResult):
     diagnosis: Diagnosis = field(repr=False)
     facts: dict[str, Any] = field(repr=False)
 
-    @property
-    def rows(self) -> list[Row]:
-        """One for each method, held-out domain and repeat."""
-        return self.predictions.rows
-
     @cached_property
     def validation(self) -> ValidationResult | None:
         """Discrimination, calibration and usefulness on each held-out domain, as :func:`unseen.validate` reports them.
@@ -100,15 +95,15 @@ class Comparison(EvaluationResult):
         if self.protocol.selection == "oracle" or recommendation is None:
             return None
         is_fitted = any(row.method == AUTO and row.probabilities is not None for row in self.rows)
-        return ValidationResult.from_predictions(
-            self.predictions,
-            ValidationSettings(
-                method=AUTO if is_fitted else recommendation.method,
-                positive=self.protocol.positive,
-                aim=self.protocol.threshold,
-                facts=self.facts,
-            ),
+        settings = ValidationSettings(
+            method=AUTO if is_fitted else recommendation.method,
+            positive=self.protocol.positive,
+            aim=self.protocol.threshold,
+            metric=self.protocol.metric,
+            facts=self.facts,
         )
+        first = [row for row in self.rows if row.repeat == 0]
+        return ValidationResult(settings, replace(self.predictions, rows=first))
 
     @cached_property
     def _summary(self) -> dict[str, Any]:
@@ -357,7 +352,7 @@ def compare(
     if methods is None:
         methods = comparison_methods(protocol.transductive)
     predictions = run(table, methods, protocol, store=store, n_jobs=n_jobs, verbose=verbose, client=client)
-    results = ComparisonResults.from_predictions(predictions, classes, protocol.metric)
+    results = ComparisonResults.from_predictions(predictions, protocol.metric)
     verdict = make_verdict(results, protocol.resolve_selection(n_domains - 1))
     imbalance = describe_imbalance(Counter(table.y.tolist()), chosen.label)
     if imbalance is not None:

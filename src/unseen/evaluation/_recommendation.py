@@ -144,14 +144,15 @@ class ComparisonResults:
     groups: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def from_predictions(cls, predictions: HeldOutPredictions, classes: Any, metric: str) -> ComparisonResults:
-        """Collect the results of a run; `classes` are those of the columns of probabilities, in sorted order."""
-        table = predictions.table
+    def from_predictions(cls, predictions: HeldOutPredictions, metric: str) -> ComparisonResults:
+        """Collect the results of a run."""
+        group = predictions.table.group
         chosen = get_metric(metric)
-        domains = {", ".join(task.targets): predictions.positions[task.name] for task in predictions.tasks}
-        truth = {name: np.searchsorted(classes, table.y[rows]) for name, rows in domains.items()}
-        groups = {} if table.group is None else {name: table.group[rows] for name, rows in domains.items()}
-        bounds = metric_range(chosen.scoring, len(classes))
+        truth = {row.domain: predictions.truth(row) for row in predictions.rows}
+        groups = {}
+        if group is not None:
+            groups = {row.domain: group[predictions.positions[row.task]] for row in predictions.rows}
+        bounds = metric_range(chosen.scoring, len(predictions.classes))
         return cls(predictions.rows, truth, chosen, bounds, groups)
 
     @property

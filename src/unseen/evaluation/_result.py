@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import csv
 import html
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 from scipy.special import logit
 
 from ..linalg import Array
 from ..metrics import DevelopmentSize, Estimate, development_size, random_effects, stated_odds
 from ..report import render_validation
+from ..tables import Table
 from ..utils.io import atomic_write, check_output_path, plain_values
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels
 from ._measures import (
     MEASURES,
-    Importance,
     MeasureSummary,
     Outcomes,
-    SiteMeasure,
     common_thresholds,
     make_curves,
     measure_binary,
     measure_multiclass,
     summarize,
+    summarize_importance,
 )
 from ._recommendation import ComparisonResults, Recommendation, recommend
 from ._run import DEFAULT_THRESHOLD, HeldOutPredictions
@@ -43,7 +43,14 @@ CLOSEST_PROBABILITY = 1e-7  # probabilities of 0 and 1 have no logit
 
 
 class EvaluationResult:
-    """What results of evaluations have in common: one dictionary, from which the page is made."""
+    """What results of evaluations have in common: held-out predictions, and one dictionary that the page is made of."""
+
+    predictions: HeldOutPredictions
+
+    @property
+    def rows(self) -> list[Row]:
+        """Predictions: one for each method, held-out domain and repeat."""
+        return self.predictions.rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything in values that JSON can represent."""
@@ -77,8 +84,6 @@ class ValidationSettings:
     ----------
     method : str
         The method that is reported; others are compared with it.
-    name : str
-        Name of the data.
     positive : object
         Class that is the event; None for several classes.
     positive_rule : str
@@ -87,6 +92,8 @@ class ValidationSettings:
         How the threshold was chosen; None for 0.5.
     level : float
         Nominal coverage of all intervals.
+    metric : str
+        Metric of the recommendation.
     use_prior : bool
         Whether the summary uses an empirical prior on the standard deviation between sites.
     cost : str or None
@@ -104,11 +111,11 @@ class ValidationSettings:
     """
 
     method: str
-    name: str = ""
     positive: Any = None
     positive_rule: str = ""
     aim: str | float | None = None
     level: float = 0.95
+    metric: str = "accuracy"
     use_prior: bool = False
     cost: str | None = None
     event: str = ""
@@ -129,20 +136,8 @@ class ValidationResult(EvaluationResult):
     ----------
     settings : ValidationSettings
         What was validated, and how.
-    classes : ndarray of shape (n_classes,)
-        All classes.
-    y : ndarray of shape (n_rows,)
-        Class of each row.
-    site : ndarray of shape (n_rows,)
-        Site of each row.
-    row : ndarray of shape (n_rows,)
-        Index of each row in the table.
-    missing_share : dict
-        Share of missing values of each site.
-    held_out : sequence of Row
-        Out-of-domain predictions of each method for each site.
-    group : ndarray of shape (n_rows,) or None
-        Group of each row, such as the patient.
+    predictions : HeldOutPredictions
+        Predictions of each method for each site, one repeat.
     subgroups : mapping
         For each column, its subgroups in order, with a boolean array of the rows of each.
 
@@ -161,49 +156,30 @@ class ValidationResult(EvaluationResult):
     """
 
     settings: ValidationSettings
-    classes: Labels = field(repr=False)
-    y: Labels = field(repr=False)
-    site: Labels = field(repr=False)
-    row: Labels = field(repr=False)
-    missing_share: Mapping[str, float] = field(repr=False)
-    held_out: Sequence[Row] = field(repr=False)
-    group: Labels | None = field(default=None, repr=False)
+    predictions: HeldOutPredictions = field(repr=False)
     subgroups: Mapping[str, Mapping[str, NDArray[np.bool_]]] = field(default_factory=dict, repr=False)
 
-    @classmethod
-    def from_predictions(
-        cls,
-        predictions: HeldOutPredictions,
-        settings: ValidationSettings,
-        subgroups: Mapping[str, Mapping[str, NDArray[np.bool_]]] | None = None,
-    ) -> ValidationResult:
-        """Make the result of the first repeat of a run."""
-        table = predictions.table
-        shares = {str(site): float(np.isnan(table.X[table.domain == site]).mean()) for site in np.unique(table.domain)}
-        facts = {"n_features": table.X.shape[1], "columns": list(table.schema.feature_names), **settings.facts}
-        return cls(
-            replace(settings, name=settings.name or table.name, facts=facts),
-            table.samples.classes,
-            table.y,
-            table.domain,
-            table.rows,
-            shares,
-            [row for row in predictions.rows if row.repeat == 0],
-            table.group,
-            subgroups or {},
-        )
-
     # What was validated
+
+    @property
+    def table(self) -> Table:
+        """The rows."""
+        return self.predictions.table
+
+    @property
+    def classes(self) -> Labels:
+        """All classes, in sorted order."""
+        return self.predictions.classes
 
     @cached_property
     def site_names(self) -> list[str]:
         """Sites in the order of their names."""
-        return [str(name) for name in np.unique(self.site)]
+        return [str(name) for name in np.unique(self.table.domain)]
 
     @cached_property
     def methods(self) -> list[str]:
         """Methods: the one that is reported, then those beside it."""
-        return list(dict.fromkeys([self.settings.method, *(one.method for one in self.held_out)]))
+        return list(dict.fromkeys([self.settings.method, *(row.method for row in self.rows)]))
 
     @property
     def is_binary(self) -> bool:
@@ -213,7 +189,7 @@ class ValidationResult(EvaluationResult):
     @cached_property
     def events(self) -> Outcomes:
         """Whether each row has the event, for two classes."""
-        return np.asarray(self.y == self.settings.positive)
+        return np.asarray(self.table.y == self.settings.positive)
 
     @property
     def event(self) -> str:
@@ -232,23 +208,20 @@ class ValidationResult(EvaluationResult):
         It is that of the stated costs, that of the threshold if this is a number or chosen for costs, and otherwise
         that of the median threshold.
         """
-        if self.settings.cost is not None:
-            stated = stated_odds(f"cost={self.settings.cost}")
-        else:
-            stated = stated_odds(0.5 if self.settings.aim is None else self.settings.aim)
+        aim = DEFAULT_THRESHOLD if self.settings.aim is None else self.settings.aim
+        stated = stated_odds(aim if self.settings.cost is None else f"cost={self.settings.cost}")
         if stated is not None:
             return stated
-        thresholds = [one.threshold for one in self.held_out if one.method == self.settings.method]
-        known = [threshold for threshold in thresholds if threshold is not None]
-        median = float(np.median(known)) if known else DEFAULT_THRESHOLD
+        median = float(np.median([_threshold(row) for row in self._reported.values()]))
         return median / (1 - median)
 
     @cached_property
     def has_repeated_units(self) -> bool:
         """Whether several rows of a site belong to the same group."""
-        if self.group is None:
+        table = self.table
+        if table.group is None:
             return False
-        return len(np.unique(np.column_stack([self.site, self.group]), axis=0)) < len(self.site)
+        return len(np.unique(np.column_stack([table.domain, table.group]), axis=0)) < len(table.y)
 
     @cached_property
     def development_size(self) -> DevelopmentSize | None:
@@ -258,134 +231,104 @@ class ValidationResult(EvaluationResult):
             return None
         return development_size(*self._pooled, n_parameters)
 
-    def _prediction(self, method: str, site: str) -> Row | None:
-        """Predictions of a method for a site; None if there are none."""
-        for one in self.held_out:
-            if one.method == method and one.domain == site and one.probabilities is not None:
-                return one
-        return None
+    @cached_property
+    def _reported(self) -> dict[str, Row]:
+        """Rows of the reported method, by site."""
+        rows = {row.domain: row for row in self.rows if row.method == self.settings.method}
+        return dict(sorted(rows.items()))
 
-    def _risks(self, prediction: Row) -> Array:
-        """Predicted probabilities of the event."""
+    def _risks(self, row: Row) -> tuple[Outcomes, Array]:
+        """Whether each row of a site has the event, and its predicted probability."""
         column = int(np.flatnonzero(self.classes == self.settings.positive)[0])
-        assert prediction.probabilities is not None
-        return prediction.probabilities[:, column]
+        return self.events[self.predictions.positions[row.task]], np.asarray(row.probabilities)[:, column]
 
-    def _threshold(self, prediction: Row) -> float:
-        return DEFAULT_THRESHOLD if prediction.threshold is None else prediction.threshold
+    @cached_property
+    def _site_risks(self) -> dict[str, tuple[Outcomes, Array]]:
+        """Events and predicted risks of the reported method, by site, where there are predictions."""
+        return {site: self._risks(row) for site, row in self._reported.items() if row.probabilities is not None}
+
+    @cached_property
+    def _pooled(self) -> tuple[Outcomes, Array]:
+        """Events and predicted risks of the reported method on all sites together."""
+        events, risks = zip(*self._site_risks.values(), strict=True)
+        return np.concatenate(events), np.concatenate(risks)
 
     @cached_property
     def recommendation(self) -> Recommendation | None:
         """The method to use, by the rule of :func:`unseen.compare`; None for a fitted model or without scores."""
         if self.settings.external:
             return None
-        truth = {site: np.searchsorted(self.classes, self.y[self.site == site]) for site in self.site_names}
-        groups = {}
-        if self.group is not None:
-            groups = {site: self.group[self.site == site] for site in self.site_names}
-        return recommend(ComparisonResults(self.held_out, truth, groups=groups))
-
-    @cached_property
-    def _pooled(self) -> tuple[Outcomes, Array]:
-        """Events and predicted risks of the model on all sites together, for two classes."""
-        predictions = [(site, self._prediction(self.settings.method, site)) for site in self.site_names]
-        events = [self.events[self.site == site] for site, one in predictions if one is not None]
-        risks = [self._risks(one) for _, one in predictions if one is not None]
-        return np.concatenate(events), np.concatenate(risks)
+        return recommend(ComparisonResults.from_predictions(self.predictions, self.settings.metric))
 
     # Numbers
 
     @cached_property
-    def site_measures(self) -> list[SiteMeasure]:
-        """All measures of all methods on all sites."""
-        return [
-            measure for method in self.methods for site in self.site_names for measure in self._measure(method, site)
-        ]
-
-    def _measure(self, method: str, site: str) -> Iterator[SiteMeasure]:
-        rows = self.site == site
+    def estimates(self) -> dict[tuple[str, str, Any], dict[str, Estimate]]:
+        """Each measure on each site, by method, measure and class; not defined (NaN) without predictions."""
         level = self.settings.level
-        prediction = self._prediction(method, site)
-        # Without predictions, the measures of any predictions say which are missing.
-        if self.is_binary:
-            risks = np.full(int(rows.sum()), 0.5) if prediction is None else self._risks(prediction)
-            threshold = DEFAULT_THRESHOLD if prediction is None else self._threshold(prediction)
-            estimates = measure_binary(self.events[rows], risks, threshold, self.odds, level)
-            named_estimates = [(name, self.settings.positive, estimate) for name, estimate in estimates.items()]
-        else:
-            shape = int(rows.sum()), len(self.classes)
-            P = np.full(shape, 1 / shape[1]) if prediction is None else prediction.probabilities
-            named_estimates = list(measure_multiclass(self.y[rows], np.asarray(P), self.classes.tolist(), level))
-        for name, of_class, estimate in named_estimates:
-            value = estimate
-            if prediction is None:
-                value = Estimate.make_undefined(estimate.scale, None if estimate.counts is None else (0.0, 0.0))
-            yield SiteMeasure(method, site, name, of_class, value)
+        estimates: dict[tuple[str, str, Any], dict[str, Estimate]] = {}
+        for row in sorted(self.rows, key=lambda row: self.methods.index(row.method)):
+            if row.probabilities is None:
+                continue
+            if self.is_binary:
+                measured = measure_binary(*self._risks(row), _threshold(row), self.odds, level)
+                named = [(name, self.settings.positive, estimate) for name, estimate in measured.items()]
+            else:
+                y = self.table.y[self.predictions.positions[row.task]]
+                named = list(measure_multiclass(y, row.probabilities, self.classes.tolist(), level))
+            for name, of_class, estimate in named:
+                undefined = dict.fromkeys(self.site_names, Estimate.make_undefined(estimate.scale))
+                estimates.setdefault((row.method, name, of_class), undefined)[row.domain] = estimate
+        return estimates
 
     @cached_property
-    def summaries(self) -> list[MeasureSummary]:
-        """The random-effects summary of each measure of each method."""
-        groups: dict[tuple[str, str, Any], list[SiteMeasure]] = {}
-        for one in self.site_measures:
-            groups.setdefault((one.method, one.measure, one.of_class), []).append(one)
-        return [
-            summarize(
-                method,
-                MEASURES[measure],
-                of_class,
-                [one.estimate for one in group],
-                level=self.settings.level,
-                use_prior=self.settings.use_prior,
-            )
-            for (method, measure, of_class), group in groups.items()
-        ]
+    def summaries(self) -> dict[tuple[str, str, Any], MeasureSummary]:
+        """The random-effects summary of each measure, by method, measure and class."""
+        level = self.settings.level
+        use_prior = self.settings.use_prior
+        return {
+            key: summarize(MEASURES[key[1]], list(by_site.values()), level=level, use_prior=use_prior)
+            for key, by_site in self.estimates.items()
+        }
 
     def get_summary(self, measure: str, method: str | None = None, of_class: Any = None) -> MeasureSummary:
         """Return the summary of one measure; of the reported method and the event unless others are named."""
         method = method or self.settings.method
         if of_class is None and self.is_binary:
             of_class = self.settings.positive
-        for one in self.summaries:
-            if (one.method, one.measure, one.of_class) == (method, measure, of_class):
-                return one
-        raise KeyError(f"There is no measure {measure!r} of the method {method!r} and the class {of_class!r}.")
+        if (method, measure, of_class) not in self.summaries:
+            raise KeyError(f"There is no measure {measure!r} of the method {method!r} and the class {of_class!r}.")
+        return self.summaries[method, measure, of_class]
 
     @cached_property
     def site_records(self) -> list[dict[str, Any]]:
         """One record for each site: size, events, missing values, case mix, threshold."""
+        table = self.table
         predictors = {}
         if self.is_binary:
-            for site in self.site_names:
-                prediction = self._prediction(self.settings.method, site)
-                if prediction is not None:
-                    risks = np.clip(self._risks(prediction), CLOSEST_PROBABILITY, 1 - CLOSEST_PROBABILITY)
-                    predictors[site] = logit(risks)
-        pooled = np.concatenate(list(predictors.values())) if predictors else np.zeros(1)
-        center = float(pooled.mean())
-        spread = float(pooled.std()) or 1.0
+            ends = CLOSEST_PROBABILITY, 1 - CLOSEST_PROBABILITY
+            predictors = {site: logit(np.clip(risks, *ends)) for site, (_, risks) in self._site_risks.items()}
+        pooled = np.concatenate([*predictors.values(), np.zeros(0)])
+        spread = float(pooled.std()) or 1.0 if len(pooled) else 1.0
         records = []
         for site in self.site_names:
-            rows = self.site == site
+            rows = table.domain == site
+            counts = {str(name): int((table.y[rows] == name).sum()) for name in self.classes.tolist()}
             record: dict[str, Any] = {"site": site, "rows": int(rows.sum())}
             if self.is_binary:
-                n_events = int(self.events[rows].sum())
-                n_rarer = min(n_events, record["rows"] - n_events)
+                n_events = counts[str(self.settings.positive)]
+                z = (predictors[site] - pooled.mean()) / spread if site in predictors else np.array([np.nan])
                 record |= {"events": n_events, "prevalence": n_events / record["rows"]}
-                record |= {"few_non_events": record["rows"] - n_events < FEW_EVENTS}
-            else:
-                counts = {str(name): int((self.y[rows] == name).sum()) for name in self.classes.tolist()}
-                n_rarer = min(counts.values())
-                record |= {f"rows_{name}": count for name, count in counts.items()}
-            record["missing_share"] = self.missing_share.get(site)
-            if self.is_binary:
-                z = (predictors[site] - center) / spread if site in predictors else np.array([np.nan])
                 record |= {"case_mix_mean": float(z.mean()), "case_mix_sd": float(z.std())}
-            own = [one for one in self.held_out if one.domain == site and one.method == self.settings.method]
+            else:
+                record |= {f"rows_{name}": count for name, count in counts.items()}
+            row = self._reported.get(site)
             record |= {
-                "few_events": n_rarer < FEW_EVENTS,
-                "threshold": next((self._threshold(one) for one in own), np.nan) if self.is_binary else None,
-                "model": next((one.settings.get("model", one.method) for one in own), ""),
-                "failure": next((one.reason for one in own), ""),
+                "missing_share": float(np.isnan(table.X[rows]).mean()) if table.X.shape[1] else None,
+                "few_events": min(counts.values()) < FEW_EVENTS,
+                "threshold": _threshold(row) if row and self.is_binary else None,
+                "model": row.settings.get("model", row.method) if row else "",
+                "failure": row.reason if row else "",
             }
             records.append(record)
         return records
@@ -395,70 +338,29 @@ class ValidationResult(EvaluationResult):
         """One record for each method, site and measure."""
         return [
             {
-                "method": one.method,
-                "site": one.site,
-                "measure": one.measure,
-                "class": one.of_class,
-                "value": one.estimate.value,
-                "se": one.estimate.se,
-                "low": one.estimate.interval[0],
-                "high": one.estimate.interval[1],
-                "scale": one.estimate.scale.name,
-                "scaled_value": one.estimate.scaled_value,
-                "scaled_se": one.estimate.scaled_se,
+                "method": method,
+                "site": site,
+                "measure": measure,
+                "class": of_class,
+                "value": estimate.value,
+                "se": estimate.se,
+                "low": estimate.interval[0],
+                "high": estimate.interval[1],
+                "scale": estimate.scale.name,
+                "scaled_value": estimate.scaled_value,
+                "scaled_se": estimate.scaled_se,
             }
-            for one in self.site_measures
+            for (method, measure, of_class), by_site in self.estimates.items()
+            for site, estimate in by_site.items()
         ]
 
     @cached_property
     def summary_records(self) -> list[dict[str, Any]]:
         """One record for each method and measure, summarized over sites."""
-        records = []
-        for one in self.summaries:
-            effects = one.effects
-            records.append(
-                {
-                    "method": one.method,
-                    "measure": one.measure,
-                    "class": one.of_class,
-                    "estimate": one.value,
-                    "low": one.interval[0],
-                    "high": one.interval[1],
-                    "prediction_low": one.prediction_interval[0],
-                    "prediction_high": one.prediction_interval[1],
-                    "tau": effects.tau if effects else np.nan,
-                    "i2": effects.i2 if effects else np.nan,
-                    "q": effects.q if effects else np.nan,
-                    "q_p_value": effects.q_p_value if effects else np.nan,
-                    "scale": one.scale.name,
-                    "degrees_of_freedom": effects.degrees_of_freedom if effects else np.nan,
-                    "scaled_estimate": effects.estimate if effects else np.nan,
-                    "scaled_se": effects.se if effects else np.nan,
-                    "n_sites": len(one.values),
-                    "n_dropped": len(self.site_names) - len(one.values),
-                    "has_range": one.has_range,
-                    "tau_prior": effects.tau_prior if effects else None,
-                    "explanation": one.explanation,
-                }
-            )
-        return records
-
-    @cached_property
-    def prediction_records(self) -> list[dict[str, Any]]:
-        """One record for each method and row: the probability of each class, predicted without the site."""
-        records = []
-        for one in self.held_out:
-            if one.probabilities is None:
-                continue
-            rows = np.flatnonzero(self.site == one.domain)
-            for i, P in zip(rows.tolist(), one.probabilities.tolist(), strict=True):
-                record = {"method": one.method, "site": one.domain, "row": int(self.row[i]), "label": self.y[i].item()}
-                names = (f"probability_{name}" for name in self.classes.tolist())
-                record |= dict(zip(names, P, strict=True))
-                if self.is_binary:
-                    record["threshold"] = self._threshold(one)
-                records.append(record)
-        return records
+        return [
+            {"method": method, "measure": measure, "class": of_class, **summary.to_dict()}
+            for (method, measure, of_class), summary in self.summaries.items()
+        ]
 
     @cached_property
     def comparison_records(self) -> list[dict[str, Any]]:
@@ -466,24 +368,22 @@ class ValidationResult(EvaluationResult):
 
         Sites have equal weight; the interval is Student's for the mean of paired differences.
         """
-        records = []
-        measure = "auc" if self.is_binary else "log_loss"
-        of_class = self.settings.positive if self.is_binary else None
+        measure, of_class = ("auc", self.settings.positive) if self.is_binary else ("log_loss", None)
         values = {
-            (one.method, one.site): one.estimate.value
-            for one in self.site_measures
-            if one.measure == measure and one.of_class == of_class
+            method: np.array([estimate.value for estimate in by_site.values()])
+            for (method, name, of), by_site in self.estimates.items()
+            if (name, of) == (measure, of_class)
         }
+        records = []
         for method in self.methods[1:]:
-            differences = [values[self.settings.method, site] - values[method, site] for site in self.site_names]
-            finite = np.array([value for value in differences if np.isfinite(value)])
-            record: dict[str, Any] = {"method": method, "measure": measure, "n_sites": len(finite)}
+            differences = values[self.settings.method] - values.get(method, np.nan)
+            finite = differences[np.isfinite(differences)]
+            record = {"method": method, "measure": measure, "n_sites": len(finite)}
+            record |= {"difference": np.nan, "low": np.nan, "high": np.nan}
             if len(finite) > 1:
                 effects = random_effects(finite, np.zeros(len(finite)), level=self.settings.level)
                 low, high = effects.interval
                 record |= {"difference": effects.estimate, "low": low, "high": high}
-            else:
-                record |= {"difference": np.nan, "low": np.nan, "high": np.nan}
             records.append(record)
         return records
 
@@ -493,66 +393,56 @@ class ValidationResult(EvaluationResult):
         records = []
         for column, rows_by_name in self.subgroups.items():
             for name, rows in rows_by_name.items():
-                for one in self._restrict(rows).summaries:
-                    if one.method == self.settings.method:
-                        low, high = one.interval
-                        record = {"column": column, "subgroup": name, "rows": int(rows.sum())}
-                        if self.is_binary:
-                            record["events"] = int(self.events[rows].sum())
-                        record |= {"measure": one.measure, "class": one.of_class, "n_sites": len(one.values)}
-                        records.append(record | {"estimate": one.value, "low": low, "high": high})
+                for record in self._restrict(rows).summary_records:
+                    shown = {key: record[key] for key in ("measure", "class", "n_sites", "estimate", "low", "high")}
+                    size = {"rows": int(rows.sum())}
+                    if self.is_binary:
+                        size["events"] = int(self.events[rows].sum())
+                    records.append({"column": column, "subgroup": name, **size, **shown})
         return records
 
-    def _restrict(self, rows: NDArray[np.bool_]) -> ValidationResult:
+    def _restrict(self, is_kept: NDArray[np.bool_]) -> ValidationResult:
         """The result for some rows, with the same predictions and the reported method alone."""
-        kept = []
-        for one in self.held_out:
-            own = rows[self.site == one.domain]
-            if one.method == self.settings.method and own.any() and one.probabilities is not None:
-                kept.append(replace(one, probabilities=one.probabilities[own], codes=None))
+        restricted = []
+        for row in self._reported.values():
+            own = is_kept[self.predictions.positions[row.task]]
+            if own.any() and row.probabilities is not None:
+                restricted.append(replace(row, probabilities=row.probabilities[own], codes=None))
+        table = self.table.take(np.flatnonzero(is_kept))
         settings = replace(self.settings, cost=f"1:{self.odds!r}" if self.is_binary else None)
-        return replace(
-            self,
-            settings=settings,
-            y=self.y[rows],
-            site=self.site[rows],
-            row=self.row[rows],
-            held_out=kept,
-            group=None,
-            subgroups={},
-        )
+        predictions = replace(self.predictions, table=table, rows=restricted)
+        return ValidationResult(settings, predictions)
 
     @cached_property
-    def importance(self) -> Importance | None:
-        """How much the AUC falls on held-out sites if a column is permuted; None if it was not measured."""
-        measured = [(one.domain, one.importance) for one in self.held_out if one.importance is not None]
-        scores = np.array([values["score"] for _, values in measured])
-        if not np.isfinite(scores).any():
+    def importance(self) -> dict[str, Any] | None:
+        """How much the AUC falls on held-out sites if a column is permuted; None if it was not measured.
+
+        "scores" is the AUC of each site; each of the "columns", the most important first, has the mean loss over
+        sites, the ends of its 95% interval (t) and the loss on each site.
+        """
+        measured = {site: row.importance for site, row in self._reported.items() if row.importance is not None}
+        if not measured:
             return None
-        losses = np.column_stack([values["losses"] for _, values in measured])
-        return Importance.from_losses([site for site, _ in measured], self.settings.facts["columns"], scores, losses)
+        scores = np.array([values["score"] for values in measured.values()])
+        losses = np.column_stack([values["losses"] for values in measured.values()])
+        return summarize_importance(list(measured), self.table.schema.feature_names, scores, losses)
 
     # Frames
 
     @property
     def sites(self) -> Any:
         """One row for each site: rows, events, prevalence, missing share, case mix, threshold."""
-        return _as_frame(self.site_records, "sites")
+        return _as_frame(self.site_records)
 
     @property
     def measures(self) -> Any:
         """One row for each method, site and measure, with its interval."""
-        return _as_frame(self.measure_records, "measures")
+        return _as_frame(self.measure_records)
 
     @property
     def summary(self) -> Any:
         """One row for each method and measure: random-effects summary over sites."""
-        return _as_frame(self.summary_records, "summary")
-
-    @property
-    def predictions(self) -> Any:
-        """One row for each method and row of the table: probabilities predicted without the site of the row."""
-        return _as_frame(self.prediction_records, "predictions")
+        return _as_frame(self.summary_records)
 
     def to_frame(self) -> Any:
         """Return the measures of the reported method, a row for each site and a column for each measure.
@@ -562,18 +452,14 @@ class ValidationResult(EvaluationResult):
         frame : pandas.DataFrame
             With a last row for the random-effects summary.
         """
-        rows: dict[str, dict[str, float]] = {site: {} for site in [*self.site_names, "summary"]}
-        for one in self.site_measures:
-            if one.method == self.settings.method:
-                rows[one.site][self._column_name(one.measure, one.of_class)] = one.estimate.value
-        for summary in self.summaries:
-            if summary.method == self.settings.method:
-                rows["summary"][self._column_name(summary.measure, summary.of_class)] = summary.value
+        columns = {}
+        for (method, measure, of_class), by_site in self.estimates.items():
+            if method == self.settings.method:
+                name = measure if self.is_binary or of_class is None else f"{measure} {of_class}"
+                summary = self.summaries[method, measure, of_class]
+                columns[name] = [*(estimate.value for estimate in by_site.values()), summary.value]
         pandas = optional_import("pandas", "to_frame()")
-        return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("site")
-
-    def _column_name(self, measure: str, of_class: Any) -> str:
-        return measure if self.is_binary or of_class is None else f"{measure} {of_class}"
+        return pandas.DataFrame(columns, index=[*self.site_names, "summary"]).rename_axis("site")
 
     # Output
 
@@ -582,14 +468,9 @@ class ValidationResult(EvaluationResult):
         """Calibration, decision and ROC curves of the reported method, of each site and of all rows together."""
         if not self.is_binary:
             return {}
-        events, risks = self._pooled
-        thresholds = common_thresholds(risks)
-        by_site = {}
-        for site in self.site_names:
-            prediction = self._prediction(self.settings.method, site)
-            if prediction is not None:
-                by_site[site] = make_curves(self.events[self.site == site], self._risks(prediction), thresholds)
-        return {"pooled": make_curves(events, risks, thresholds), "sites": by_site}
+        thresholds = common_thresholds(self._pooled[1])
+        by_site = {site: make_curves(*outcomes, thresholds) for site, outcomes in self._site_risks.items()}
+        return {"pooled": make_curves(*self._pooled, thresholds), "sites": by_site}
 
     def checklist(self) -> list[dict[str, str]]:
         """Return the items of TRIPOD-Cluster and TRIPOD+AI that this validation answers, and those left to the author.
@@ -640,17 +521,18 @@ class ValidationResult(EvaluationResult):
             Settings, sites, measures, summary, curves, texts and the checklist.
         """
         settings = self.settings
+        columns = list(self.table.schema.feature_names)
         result: dict[str, Any] = plain_values(
             {
-                "title": f"Validation: {settings.name}",
-                "name": settings.name,
+                "title": f"Validation: {self.table.name}",
+                "name": self.table.name,
                 "notices": [*settings.notices, *settings.failures],
-                "facts": dict(settings.facts),
+                "facts": {"n_features": len(columns), "columns": columns, **settings.facts},
                 "event": self.event if self.is_binary else "",
                 "odds": self.odds if self.is_binary else None,
                 "subgroups": self.subgroup_records,
                 **self.statistics_dict(),
-                "importance": None if self.importance is None else self.importance.to_dict(),
+                "importance": self.importance,
                 "colleagues": self.colleagues(),
                 "methods_text": describe_methods(self),
                 "results_text": describe_results(self),
@@ -673,15 +555,7 @@ class ValidationResult(EvaluationResult):
             "uses_prior": settings.use_prior,
             "few_events_limit": FEW_EVENTS,
             "unit": self.unit,
-            "measure_names": {
-                name: {
-                    "label": measure.label,
-                    "explanation": measure.explanation,
-                    "ideal": measure.ideal,
-                    "in_forest": measure.has_band,
-                }
-                for name, measure in MEASURES.items()
-            },
+            "measure_names": {name: asdict(measure) for name, measure in MEASURES.items()},
             "sites": self.site_records,
             "measures": self.measure_records,
             "summary": self.summary_records,
@@ -718,28 +592,34 @@ class ValidationResult(EvaluationResult):
             "summary": self.summary_records,
             "subgroups": self.subgroup_records,
             "comparison": self.comparison_records,
-            "importance": [] if self.importance is None else self.importance.records(),
-            "predictions": self.prediction_records,
+            "importance": [
+                {**{name: entry[name] for name in ("column", "mean", "lower", "upper")}, **entry["by_domain"]}
+                for entry in (self.importance or {"columns": []})["columns"]
+            ],
             "checklist": self.checklist(),
         }
-        paths = []
-        for name, records in tables.items():
-            if records:
-                path = Path(folder) / f"{name}.csv"
-                columns = list(dict.fromkeys(key for record in records for key in record))
-                with atomic_write(path) as file, file.open("w", newline="", encoding="utf-8") as text:
-                    writer = csv.DictWriter(text, columns)
-                    writer.writeheader()
-                    writer.writerows(plain_values(records))
-                paths.append(path)
+        frames = {
+            name: pl.DataFrame(plain_values(records), infer_schema_length=None)
+            for name, records in tables.items()
+            if records
+        }
+        frames["predictions"] = self.predictions.to_polars()
+        paths = [Path(folder) / f"{name}.csv" for name in frames]
+        for path, frame in zip(paths, frames.values(), strict=True):
+            with atomic_write(path) as file:
+                frame.write_csv(file)
         return paths
 
     def __str__(self) -> str:
         return "\n".join(sentence for part in self.colleagues() for sentence in part["sentences"])
 
 
-def _as_frame(records: list[dict[str, Any]], name: str) -> Any:
-    return optional_import("pandas", f"The frame {name!r}").DataFrame(records)
+def _threshold(row: Row) -> float:
+    return DEFAULT_THRESHOLD if row.threshold is None else row.threshold
+
+
+def _as_frame(records: list[dict[str, Any]]) -> Any:
+    return optional_import("pandas", "A frame").DataFrame(records)
 
 
 def read_threshold(threshold: str | float | None) -> str | float | None:

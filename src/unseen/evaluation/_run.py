@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import polars as pl
 from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from sklearn.base import is_classifier
 from sklearn.exceptions import UndefinedMetricWarning
@@ -94,11 +95,18 @@ class HeldOutPredictions:
         What was held out.
     rows : list of Row
         One for each task, method and repeat, failures among them.
+    classes : ndarray of shape (n_classes,)
+        Classes of the columns of probabilities, in sorted order; None for those of the table.
     """
 
     table: Table = field(repr=False)
     tasks: list[Task] = field(repr=False)
     rows: list[Row] = field(repr=False)
+    classes: Labels = field(default=None, repr=False)  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.classes is None:
+            object.__setattr__(self, "classes", self.table.samples.classes)
 
     @cached_property
     def positions(self) -> dict[str, Ints]:
@@ -106,20 +114,11 @@ class HeldOutPredictions:
         return {task.name: np.flatnonzero(np.isin(self.table.domain, task.targets)) for task in self.tasks}
 
     def truth(self, row: Row) -> Ints:
-        """True classes of the held-out rows, as positions among the sorted classes."""
-        return self.table.samples.codes[self.positions[row.task]]
+        """True classes of the held-out rows, as positions among the classes."""
+        return np.searchsorted(self.classes, self.table.y[self.positions[row.task]])
 
-    def to_frame(self) -> Any:
-        """Return one line for each method, repeat and held-out row.
-
-        Returns
-        -------
-        frame : pandas DataFrame
-            With the columns row, domain, method, repeat, label, predicted, threshold, and the probability of each
-            class.
-        """
-        pandas = optional_import("pandas", "to_frame()")
-        classes = self.table.samples.classes
+    def to_polars(self) -> pl.DataFrame:
+        """Return one line for each method, repeat and held-out row, as :meth:`to_frame` does."""
         parts = []
         for row in self.rows:
             if row.codes is None or row.probabilities is None:
@@ -131,12 +130,23 @@ class HeldOutPredictions:
                 "method": row.method,
                 "repeat": row.repeat,
                 "label": self.table.y[positions],
-                "predicted": classes[row.codes],
+                "predicted": self.classes[row.codes],
                 "threshold": row.threshold,
             }
-            columns = {f"probability_{name}": P for name, P in zip(classes, row.probabilities.T, strict=True)}
-            parts.append(pandas.DataFrame({**values, **columns}))
-        return pandas.concat(parts, ignore_index=True)
+            columns = {f"probability_{name}": P for name, P in zip(self.classes, row.probabilities.T, strict=True)}
+            parts.append(pl.DataFrame({**values, **columns}))
+        return pl.concat(parts, how="vertical_relaxed")
+
+    def to_frame(self) -> Any:
+        """Return one line for each method, repeat and held-out row.
+
+        Returns
+        -------
+        frame : pandas DataFrame
+            With the columns row, domain, method, repeat, label, predicted, threshold, and the probability of each
+            class.
+        """
+        return optional_import("pandas", "to_frame()").DataFrame(self.to_polars().to_dict(as_series=False))
 
 
 def run(

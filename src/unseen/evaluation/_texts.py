@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..report import format_number
-from ._measures import MEASURES, MeasureSummary, SiteMeasure
+from ._measures import MEASURES, MeasureSummary
 
 if TYPE_CHECKING:
     from ._result import ValidationResult
@@ -49,11 +51,6 @@ def interval_text(ends: tuple[float, float], digits: int = 2) -> str:
 def per_hundred(share: float) -> str:
     """Format a share as a number out of 100."""
     return f"{100 * share:.0f}"
-
-
-def range_per_hundred(ends: tuple[float, float]) -> str:
-    """Format an interval of a share in numbers out of 100."""
-    return f"{per_hundred(ends[0])} to {per_hundred(ends[1])}"
 
 
 def list_sites(names: Sequence[str]) -> str:
@@ -107,13 +104,13 @@ def _side_of_one(interval: tuple[float, float]) -> str:
 
 def _describe_test(result: ValidationResult) -> list[str]:
     n_sites = len(result.site_names)
-    rows = f"{len(result.y):,} {result.unit} from {n_sites} site{'s' if n_sites > 1 else ''}"
+    rows = f"{len(result.table.y):,} {result.unit} from {n_sites} site{'s' if n_sites > 1 else ''}"
     sentences = []
     if result.is_binary:
         n_events = int(result.events.sum())
         sentences.append(
             f"A model predicts how likely {result.event} is. It was tested on {rows}, of which {n_events:,} "
-            f"({100 * n_events / len(result.y):.1f}%) have it."
+            f"({100 * n_events / len(result.table.y):.1f}%) have it."
         )
     else:
         sentences.append(
@@ -136,11 +133,7 @@ def _describe_choice(result: ValidationResult) -> list[str]:
     if result.recommendation is None:
         return []
     sentences = [result.recommendation.sentence]
-    differences = []
-    for record in result.comparison_records:
-        if np.isfinite(record["difference"]):
-            ends = interval_text((record["low"], record["high"]), 3)
-            differences.append(f"{record['method']} {format_number(record['difference'], 3)} ({ends})")
+    differences = _list_differences(result, "{1} {0} ({2})")
     if differences:
         what = "AUC" if result.is_binary else "log loss"
         sentences.append(
@@ -159,7 +152,7 @@ def _expect_binary(result: ValidationResult) -> list[str]:
             f"Of two {unit}, one with {result.event} and one without, the model gives the higher risk to the one with "
             f"it in about {per_hundred(auc.value)} of 100 such pairs{_new_site(auc)}; 50 would be chance."
         )
-    thresholds = [one["threshold"] for one in result.site_records if np.isfinite(one["threshold"] or np.nan)]
+    thresholds = [one["threshold"] for one in result.site_records if one["threshold"] is not None]
     sensitivity = result.get_summary("sensitivity")
     specificity = result.get_summary("specificity")
     if thresholds and sensitivity.is_defined and specificity.is_defined:
@@ -167,7 +160,7 @@ def _expect_binary(result: ValidationResult) -> list[str]:
             f"If {unit} with a risk of {_threshold_text(thresholds)} or more are flagged"
             f"{_aim_text(result.settings.aim)}, about {per_hundred(sensitivity.value)} of 100 {unit} with "
             f"{result.event} are flagged{_new_site(sensitivity)}, and about {per_hundred(1 - specificity.value)} of "
-            f"100 without it are false alarms{_alarms(specificity)}."
+            f"100 without it are false alarms{_new_site(specificity, is_complement=True)}."
         )
     sentences += _describe_net_benefit(result)
     ratio = result.get_summary("observed_expected")
@@ -213,19 +206,14 @@ def _expect_multiclass(result: ValidationResult) -> list[str]:
     return sentences
 
 
-def _new_site(summary: MeasureSummary) -> str:
-    """The range for a new site, in parentheses; empty if there are too few sites."""
+def _new_site(summary: MeasureSummary, *, is_complement: bool = False) -> str:
+    """The range of a share, or of its complement, for a new site, in parentheses; empty if there are too few sites."""
     if not summary.has_range:
         return ""
-    return f" (at a new site likely {range_per_hundred(summary.prediction_interval)})"
-
-
-def _alarms(specificity: MeasureSummary) -> str:
-    """The range of false alarms at a new site, in parentheses; empty if there are too few sites."""
-    if not specificity.has_range:
-        return ""
-    low, high = specificity.prediction_interval
-    return f" (at a new site likely {range_per_hundred((1 - high, 1 - low))})"
+    low, high = summary.prediction_interval
+    if is_complement:
+        low, high = 1 - high, 1 - low
+    return f" (at a new site likely {per_hundred(low)} to {per_hundred(high)})"
 
 
 def _threshold_text(thresholds: Sequence[float]) -> str:
@@ -257,7 +245,8 @@ def _describe_limits(result: ValidationResult) -> list[str]:
         sentences.append(f"No model could be built without {list_sites(failed)}, so nothing is known about it there.")
     if result.is_binary:
         sentences += _calibration_limits(result)
-        aucs = {one.site: one.estimate for one in _site_measures(result, "auc") if np.isfinite(one.estimate.value)}
+        by_site = result.estimates[result.settings.method, "auc", result.settings.positive]
+        aucs = {site: estimate for site, estimate in by_site.items() if np.isfinite(estimate.value)}
         if len(aucs) > 1:
             worst = min(aucs, key=lambda site: aucs[site].value)
             sentences.append(
@@ -297,18 +286,13 @@ def _size_limits(result: ValidationResult) -> list[str]:
     size = result.development_size
     if size is not None and not result.settings.external:
         largest = max(one["rows"] for one in result.site_records)
-        n_training = len(result.y) - largest
+        n_training = len(result.table.y) - largest
         verdict = "is enough" if n_training >= size.n_rows else "is too few"
         sentences.append(
             f"A regression model with {size.n_parameters} parameters needs about {size.n_rows:,.0f} {result.unit} "
             f"(Riley's criteria at R² {format_number(size.r2, 2)}); {n_training:,} or more were used, which {verdict}."
         )
     return sentences
-
-
-def _site_measures(result: ValidationResult, name: str) -> list[SiteMeasure]:
-    """A measure of the reported method on each site."""
-    return [one for one in result.site_measures if (one.method, one.measure) == (result.settings.method, name)]
 
 
 def _calibration_limits(result: ValidationResult) -> list[str]:
@@ -319,7 +303,8 @@ def _calibration_limits(result: ValidationResult) -> list[str]:
         ("calibration_slope", "clearly too extreme (high ones too high, low ones too low)", "clearly too cautious"),
     ):
         for side, meaning in (("above", above), ("below", below)):
-            sites = [one.site for one in _site_measures(result, name) if _side_of_one(one.estimate.interval) == side]
+            by_site = result.estimates[result.settings.method, name, result.settings.positive]
+            sites = [site for site, estimate in by_site.items() if _side_of_one(estimate.interval) == side]
             if sites:
                 sentences.append(f"Predicted risks were {meaning} at {list_sites(sites)}.")
     return sentences
@@ -344,9 +329,10 @@ def describe_methods(result: ValidationResult) -> list[str]:
             "sites"
         )
     preprocessing = ""
-    if facts.get("n_features"):
+    columns = result.table.schema.feature_names
+    if columns:
         preprocessing = (
-            f" Predictors were the {facts['n_features']} columns listed in the report; missing numbers were replaced "
+            f" Predictors were the {len(columns)} columns listed in the report; missing numbers were replaced "
             "by the median, and missing categories were treated as a category."
         )
     if settings.external:
@@ -432,54 +418,54 @@ def describe_results(result: ValidationResult) -> list[str]:
     sites = result.site_records
     sizes = [one["rows"] for one in sites]
     unit = result.unit
-    text = f"The {len(sites)} sites had {min(sizes):,} to {max(sizes):,} {unit} ({len(result.y):,} in total)"
+    text = f"The {len(sites)} sites had {min(sizes):,} to {max(sizes):,} {unit} ({len(result.table.y):,} in total)"
     if len(sites) == 1:
         text = f"The site had {sizes[0]:,} {unit}"
     if result.is_binary:
         n_events = int(result.events.sum())
         shares = [one["prevalence"] for one in sites]
         text += (
-            f", of which {n_events:,} had the event ({100 * n_events / len(result.y):.1f}%; "
+            f", of which {n_events:,} had the event ({100 * n_events / len(result.table.y):.1f}%; "
             f"{100 * min(shares):.1f}% to {100 * max(shares):.1f}% by site)"
         )
     paragraphs = [f"{text}."]
     level = f"{settings.level:.0%}"
     sentences = []
-    for one in result.summaries:
-        if one.method != settings.method or not one.is_defined:
+    for (method, measure, of_class), one in result.summaries.items():
+        if method != settings.method or not one.is_defined:
             continue
-        label = MEASURES[one.measure].label
-        if not result.is_binary and one.of_class is not None:
-            label = f"{label} of class “{one.of_class}”"
+        label = MEASURES[measure].label
+        if not result.is_binary and of_class is not None:
+            label = f"{label} of class “{of_class}”"
         text = f"{label}: {format_number(one.value, 2)} ({level} CI {interval_text(one.interval)}"
         if one.effects is not None:
             text += (
                 f"; {level} prediction interval {interval_text(one.prediction_interval)}; tau "
-                f"{format_number(one.effects.tau, 2)}, I² {_percent(one.effects.i2)}{_dropped(one)}"
+                f"{format_number(one.effects.tau, 2)}, I² {format_number(100 * one.effects.i2, 0)}%"
             )
+        if one.effects is not None and one.n_dropped:
+            text += f"; not defined at {one.n_dropped} site{'s' * (one.n_dropped > 1)}"
         sentences.append(f"{text}).")
     title = "Summary over sites" if len(sites) > 1 else "Performance"
     paragraphs.append(f"{title}. " + " ".join(sentences))
-    differences = []
-    for record in result.comparison_records:
-        if np.isfinite(record["difference"]):
-            what = "AUC" if record["measure"] == "auc" else "log loss"
-            differences.append(
-                f"{format_number(record['difference'], 3)} against “{record['method']}” ({level} CI "
-                f"{interval_text((record['low'], record['high']), 3)})"
-            )
+    differences = _list_differences(result, "{} against “{}” ({})")
     if differences:
-        paragraphs.append(f"The mean difference in {what} over sites was {'; '.join(differences)}.")
+        what = "AUC" if result.is_binary else "log loss"
+        paragraphs.append(f"The mean difference in {what} over sites, with {level} CI, was {'; '.join(differences)}.")
     return paragraphs
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}%" if np.isfinite(share) else "not defined"
-
-
-def _dropped(summary: MeasureSummary) -> str:
-    n_dropped = 0 if summary.effects is None else summary.effects.n_dropped
-    return f"; not defined at {n_dropped} site{'s' if n_dropped > 1 else ''}" if n_dropped else ""
+def _list_differences(result: ValidationResult, template: str) -> list[str]:
+    """Format the differences from other methods with their intervals."""
+    return [
+        template.format(
+            format_number(record["difference"], 3),
+            record["method"],
+            interval_text((record["low"], record["high"]), 3),
+        )
+        for record in result.comparison_records
+        if np.isfinite(record["difference"])
+    ]
 
 
 AUTHOR = "AUTHOR: "
@@ -492,175 +478,57 @@ def make_checklist(result: ValidationResult) -> list[dict[str, str]]:
     and Collins et al. (2024), BMJ 385:e078378.
     """
     settings = result.settings
-    facts = settings.facts
     sites = result.site_records
-    n_sites = len(sites)
-    n_few = sum(one["few_events"] for one in sites)
-    shares = [one["missing_share"] for one in sites if one["missing_share"] is not None]
-    failures = [one["site"] for one in sites if one["failure"]]
-    missing = "Missing values per site are in the table of sites"
-    if shares:
-        missing += f" ({100 * min(shares):.1f}% to {100 * max(shares):.1f}% of all values)"
-    if result.is_binary:
-        sample_size = f"{len(result.y):,} {result.unit}, {int(result.events.sum()):,} events, {n_sites} sites"
-        outcome = f"Binary; the event is “{settings.event or settings.positive}”"
-    else:
-        sample_size = f"{len(result.y):,} rows, {n_sites} sites, {len(result.classes)} classes"
-        outcome = f"{len(result.classes)} classes: {', '.join(map(str, result.classes.tolist()[:10]))}"
     size = result.development_size
-    if size is not None:
-        needed = f"; Riley's criteria ask for {size.n_rows:,.0f} {result.unit} with {size.n_parameters} parameters"
-    else:
-        needed = "; " + AUTHOR + "justification"
-    aim = "External validation of a fitted model" if settings.external else "Internal-external validation of a model"
-    if n_sites == 1:
+    columns = result.table.schema.feature_names
+    is_external = bool(settings.external)
+    missing = [one["missing_share"] for one in sites if one["missing_share"] is not None]
+    failures = [one["site"] for one in sites if one["failure"]]
+    sample_size = f"{len(result.table.y):,} {result.unit}, {len(sites)} sites, {len(result.classes)} classes"
+    outcome = f"{len(result.classes)} classes: {', '.join(map(str, result.classes.tolist()[:10]))}"
+    abstract = ""
+    if result.is_binary:
+        sample_size = f"{len(result.table.y):,} {result.unit}, {int(result.events.sum()):,} events, {len(sites)} sites"
+        outcome = f"Binary; the event is “{settings.event or settings.positive}”"
+        auc = result.get_summary("auc")
+        if auc.is_defined:
+            abstract = (
+                f"{sample_size}; AUC {auc.value:.2f} ({interval_text(auc.interval)}); {AUTHOR}aims and conclusion"
+            )
+    heterogeneity = "Random-effects summaries with tau, I² and prediction intervals"
+    if len(sites) == 1:
         heterogeneity = "One site: differences between sites cannot be estimated"
-    else:
-        heterogeneity = "Random-effects summaries with tau, I² and prediction intervals"
-    fairness = None
-    if result.subgroups:
-        fairness = f"Performance by {', '.join(result.subgroups)} in the section on subgroups"
-    key = result.get_summary("auc") if result.is_binary else None
-    abstract = None
-    if key is not None and key.is_defined:
-        low, high = key.interval
-        abstract = f"{sample_size}; AUC {key.value:.2f} ({low:.2f} to {high:.2f}); " + AUTHOR + "aims and conclusion"
-    columns = facts.get("columns") or []
-    predictors = f"{facts['n_features']} columns" if facts.get("n_features") else "see the table"
-    if columns:
-        predictors += f": {', '.join(columns[:12])}{' and others' if len(columns) > 12 else ''}"
-    items = [
-        (
-            "Title and abstract",
-            "Title names the prediction model, the people, the outcome and the clustered data",
-            None,
-        ),
-        (
-            "Title and abstract",
-            "Abstract gives aims, data, sites, methods and the main results with intervals",
-            abstract,
-        ),
-        ("Introduction", "Medical context, existing models, why a model is needed, known inequalities in care", None),
-        ("Introduction", "Aim: development or validation of a model", aim),
-        ("Data", "Source of the data and why it represents the people of interest", None),
-        (
-            "Data",
-            "What a cluster (site) is, how sites were selected, and their number",
-            f"{n_sites} sites; " + AUTHOR + "how they were selected",
-        ),
-        ("Data", "Start and end of data collection, length of follow-up", None),
-        ("Participants", "Setting of each site, eligibility, treatments received", None),
-        (
-            "Outcome",
-            "Definition of the outcome, time point, who assessed it, differences between sites",
-            f"{outcome}; " + AUTHOR + "definition and assessment",
-        ),
-        (
-            "Predictors",
-            "Definition of predictors, when and how they were measured, differences between sites",
-            f"{predictors}; " + AUTHOR + "definitions",
-        ),
-        (
-            "Sample size",
-            "How the size was determined, and whether it is sufficient",
-            f"{sample_size}; {n_few} sites with fewer than 100 rows of the rarer class{needed}",
-        ),
-        (
-            "Missing data",
-            "Amount of missing data, and how it was handled",
-            f"{missing}. Missing numbers are replaced by the median of the training sites; missing categories are a "
-            "category",
-        ),
-        (
-            "Analysis",
-            "Preparation of predictors, rescaling, selection",
-            f"Scaling “{facts.get('scale', 'standardize')}”, one-hot encoding of categories, fitted on the training "
-            "sites only",
-        ),
-        (
-            "Analysis",
-            "Type of model, all steps of building it, hyperparameters, calibration",
-            f"Model “{settings.method}”; see its card"
-            if settings.external
-            else f"Method “{settings.method}”; settings, weights and calibration selected on held-out training sites",
-        ),
-        (
-            "Analysis",
-            "How differences between sites in predictor effects and outcome frequency were handled",
-            heterogeneity,
-        ),
-        (
-            "Analysis",
-            "Measures of performance, and how they were summarized over sites",
-            "See the Methods text of this report",
-        ),
-        (
-            "Analysis",
-            "Class imbalance: methods, and recalibration after them",
-            f"Weights of classes or sites in training: {facts.get('balance', 'none')}",
-        ),
-        ("Analysis", "Fairness: how performance in relevant subgroups was examined", fairness),
-        (
-            "Analysis",
-            "Output of the model and how thresholds were chosen",
-            f"Probabilities; threshold: {settings.aim if settings.aim is not None else 0.5}",
-        ),
-        (
-            "Analysis",
-            "Differences between development and evaluation data",
-            "The sites were not used to build the model; their case mix is in the table of sites"
-            if settings.external
-            else "Every site served once as evaluation data and otherwise as development data",
-        ),
-        ("Open science", "Ethical approval, funding, conflicts of interest", None),
-        ("Open science", "Protocol and registration", None),
-        (
-            "Open science",
-            "Availability of data and code",
-            f"Software: unseen {facts.get('version', '')}, command: {facts.get('command', '')}; "
-            + AUTHOR
-            + "availability of data",
-        ),
-        ("Open science", "Involvement of patients and the public", None),
-        (
-            "Results",
-            "Flow of participants, by site",
-            "Rows and events by site are in the table of sites; " + AUTHOR + "exclusions",
-        ),
-        (
-            "Results",
-            "Characteristics of participants, by site, with missing values",
-            "Prevalence, missing share and case mix by site; " + AUTHOR + "table of characteristics",
-        ),
-        (
-            "Results",
-            "The full model, or how to obtain predictions from it",
-            "Written to a file by `unseen fit` with the same options",
-        ),
-        (
-            "Results",
-            "Performance with intervals, overall and by site",
-            "Forest plots, calibration, decision and ROC curves in this report",
-        ),
-        (
-            "Results",
-            "Heterogeneity between sites, and model updating",
-            f"{heterogeneity}; no updating was done"
-            + (f"; no model without {', '.join(failures)}" if failures else ""),
-        ),
-        ("Discussion", "Interpretation, including fairness and comparison with earlier models", None),
-        (
-            "Discussion",
-            "Limitations: representativeness, sample size, overfitting, missing data",
-            "See “When not to trust it” on the first page; " + AUTHOR + "representativeness",
-        ),
-        (
-            "Discussion",
-            "Use in practice: handling of poor input data, expertise needed, next steps",
-            "The plain-language page states when not to trust the model; " + AUTHOR + "use in practice",
-        ),
-    ]
-    return [
-        {"section": section, "item": item, "answer": AUTHOR + "to be filled in" if answer is None else answer}
-        for section, item, answer in items
-    ]
+    needed = f"{AUTHOR}justification"
+    if size is not None:
+        needed = f"Riley's criteria ask for {size.n_rows:,.0f} {result.unit} with {size.n_parameters} parameters"
+    model = f"Method “{settings.method}”; settings, weights and calibration selected on held-out training sites"
+    separation = "Every site served once as evaluation data and otherwise as development data"
+    if is_external:
+        model = f"Model “{settings.method}”; see its card"
+        separation = "The sites were not used to build the model; their case mix is in the table of sites"
+    values = {
+        "scale": "standardize",
+        "balance": "none",
+        "version": "",
+        "command": "",
+        **settings.facts,
+        "abstract": abstract,
+        "aim": "External validation of a fitted model" if is_external else "Internal-external validation of a model",
+        "n_sites": len(sites),
+        "outcome": outcome,
+        "predictors": f"{len(columns)} columns: {', '.join(columns[:12])}{' and others' * (len(columns) > 12)}",
+        "sample_size": sample_size,
+        "n_few": sum(one["few_events"] for one in sites),
+        "needed": needed,
+        "missing": f" ({100 * min(missing):.1f}% to {100 * max(missing):.1f}% of all values)" if missing else "",
+        "model": model,
+        "heterogeneity": heterogeneity,
+        "fairness": f"Performance by {', '.join(result.subgroups)} in the section on subgroups"
+        * bool(result.subgroups),
+        "threshold": 0.5 if settings.aim is None else settings.aim,
+        "separation": separation,
+        "failures": f"; no model without {', '.join(failures)}" if failures else "",
+    }
+    text = files(__package__).joinpath("checklist.csv").read_text(encoding="utf-8")
+    items = csv.DictReader(text.splitlines())
+    return [{**item, "answer": item["answer"].format(**values) or f"{AUTHOR}to be filled in"} for item in items]

@@ -20,13 +20,13 @@ from ..metrics import stated_odds
 from ..model_selection import expand_methods
 from ..models import AUTO, Model, check_threshold, choose_domain_threshold, choose_positive, load_model
 from ..shift import find_column_notices
-from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Schema, TableOptions, has_columns, is_path
+from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Schema, Table, TableOptions, has_columns, is_path
 from ..utils.optional_imports import environment_info
 from ..utils.samples import Balance
 from ..utils.validation import Labels, check_domains, format_list
-from ._protocol import Protocol
+from ._protocol import Protocol, Task
 from ._result import ValidationResult, ValidationSettings, read_threshold
-from ._run import DEFAULT_THRESHOLD, parse_models, read_data, run
+from ._run import HeldOutPredictions, parse_models, read_data, run
 from ._store import Row
 
 DEFAULT_COMPARISONS = ("logistic", "gradient boosting", "random forest")
@@ -57,7 +57,7 @@ def validate(
     by: Sequence[str] = (),
     model: Any = None,
     methods: Any = AUTO,
-    compare_with: Sequence[Any] = DEFAULT_COMPARISONS,
+    compare_with: Sequence[Any] | str = DEFAULT_COMPARISONS,
     metric: str = "accuracy",
     tau_prior: Literal["none", "empirical"] = "none",
     level: float = 0.95,
@@ -111,7 +111,7 @@ def validate(
     methods : str, estimator, tuple, Method or list of these, default="auto"
         The model, as for :func:`unseen.fit`; or a classifier of scikit-learn.
     compare_with : sequence, default=("logistic", "gradient boosting", "random forest")
-        Methods that are validated beside it, in the same forms; () for none.
+        Methods that are validated beside it, in the same forms; () or "none" for none.
     metric : str, default="accuracy"
         Metric of the model selection within each fit, as for :func:`unseen.fit`.
     tau_prior : {"none", "empirical"}, default="none"
@@ -164,30 +164,22 @@ def validate(
     start = time.perf_counter()
     if tau_prior not in ("none", "empirical"):
         raise ValueError(f"tau_prior={tau_prior!r} is not allowed. Use 'none' or 'empirical'.")
-    threshold = read_threshold(threshold)
     if cost is not None:
         check_cost(cost)
+    settings = ValidationSettings(
+        method="",
+        positive=positive,
+        aim=read_threshold(threshold),
+        level=level,
+        metric=metric,
+        use_prior=tau_prior == "empirical",
+        cost=cost,
+        event=event,
+        unit=unit,
+        facts={"version": __version__, "command": command, "machine": environment_info()},
+    )
     if model is not None:
-        return _validate_model(
-            load_model(model) if isinstance(model, (str, Path)) else model,
-            data,
-            y,
-            domain if sample_domain is None else sample_domain,
-            positive=positive,
-            threshold=threshold,
-            by=by,
-            settings=ValidationSettings(
-                name=str(data) if isinstance(data, (str, Path)) else "new data",
-                method="",
-                level=level,
-                use_prior=tau_prior == "empirical",
-                cost=cost,
-                event=event,
-                unit=unit,
-                external=str(model) if isinstance(model, (str, Path)) else "model",
-                facts={"version": __version__, "command": command, "machine": environment_info()},
-            ),
-        )
+        return _validate_model(model, data, y, domain if sample_domain is None else sample_domain, by, settings)
     options = TableOptions(
         label=label,
         domain=domain,
@@ -203,96 +195,83 @@ def validate(
         seed=random_state,
     )
     table = read_data(data, y, sample_domain, options, "validate")
-    n_sites = len(np.unique(table.domain))
+    site_rows = np.unique(table.domain, return_counts=True)[1]
+    n_sites = len(site_rows)
     if n_sites < MIN_SITES:
         raise ValueError(
             f"validate needs at least {MIN_SITES} domains, since a model is selected on the domains that remain when "
             f"one is held out; the data have {n_sites}. Use more domains, or compare for two."
         )
-    if table.group is not None:
-        check_groups_within_sites(table.group, table.domain)
     positive, positive_rule = choose_positive(table.samples.classes, positive)
-    check_threshold(threshold, len(table.samples.classes))
+    check_threshold(settings.aim, len(table.samples.classes))
+    if isinstance(compare_with, str):
+        compare_with = [] if compare_with == "none" else [compare_with]
     models = [methods, *compare_with]
     (main,) = parse_models(models[:1])
     for members in parse_models(models).values():
         expand_methods(members, transductive=transductive)  # raises for transductive methods that are not allowed
-    subgroups = {name: read_subgroups(table.X, table.schema, name) for name in by}
+    subgroups = {name: read_subgroups(table, name) for name in by}
     protocol = Protocol(
         scale=scale,
         transductive=transductive,
         seed=random_state,
         metric=metric,
         balance=balance,
-        threshold=threshold,
+        threshold=settings.aim,
         positive=positive,
     )
     importance_of = main if importance else None
     predictions = run(table, models, protocol, store=store, n_jobs=n_jobs, verbose=verbose, importance_of=importance_of)
-    reasons = {row.domain: row.reason for row in predictions.rows if row.method == main and row.status != "ok"}
+    failed = [row for row in predictions.rows if row.status != "ok"]
+    reasons = [row.reason for row in failed if row.method == main]
     if len(reasons) == n_sites:
-        first = next(iter(reasons.values()))
-        raise ValueError(f"{main!r} could not be fitted without any of the {n_sites} domains. The first error: {first}")
-    failures = [
-        f"{row.method} could not be fitted without {row.domain}: {row.reason}"
-        for row in predictions.rows
-        if row.status != "ok"
-    ]
+        raise ValueError(
+            f"{main!r} could not be fitted without any of the {n_sites} domains. The first error: {reasons[0]}"
+        )
+    failures = [f"{row.method} could not be fitted without {row.domain}: {row.reason}" for row in failed]
     for text in failures:
         warn(text, DataWarning)
-    site_rows = np.unique(table.domain, return_counts=True)[1]
-    settings = ValidationSettings(
+    facts = {
+        **settings.facts,
+        "design": SizePlan.from_rows(len(table.X) - int(site_rows.min())).methods_text,
+        "n_parameters": count_parameters(table.schema),
+        "scale": scale,
+        "balance": balance,
+        "transductive": transductive,
+        "random_state": random_state,
+        "seconds": time.perf_counter() - start,
+    }
+    settings = replace(
+        settings,
         method=main,
         positive=positive,
         positive_rule=positive_rule,
-        aim=threshold,
-        level=level,
-        use_prior=tau_prior == "empirical",
-        cost=cost,
-        event=event,
-        unit=unit,
         notices=(*table.notices, *find_column_notices(table), *filter(None, [positive_rule])),
         failures=tuple(failures),
-        facts={
-            "version": __version__,
-            "command": command,
-            "design": SizePlan.from_rows(len(table.X) - int(site_rows.min())).methods_text,
-            "n_parameters": count_parameters(table.schema),
-            "scale": scale,
-            "balance": balance,
-            "transductive": transductive,
-            "random_state": random_state,
-            "seconds": time.perf_counter() - start,
-            "machine": environment_info(),
-        },
+        facts=facts,
     )
-    return ValidationResult.from_predictions(predictions, settings, subgroups)
+    return ValidationResult(settings, predictions, subgroups)
 
 
 def _validate_model(
-    model: Model,
-    data: Any,
-    y: Any,
-    sample_domain: Any,
-    *,
-    positive: Any,
-    threshold: str | float | None,
-    by: Sequence[str],
-    settings: ValidationSettings,
+    model: Any, data: Any, y: Any, sample_domain: Any, by: Sequence[str], settings: ValidationSettings
 ) -> ValidationResult:
     """Validate a fitted model, as it is, on labeled rows of new sites."""
-    classes = model.classes_
-    table_model = model.table_model
-    column = model.schema.domain
+    name = str(model) if isinstance(model, (str, Path)) else "model"
+    fitted: Model = load_model(model) if isinstance(model, (str, Path)) else model
+    classes = fitted.classes_
+    table_model = fitted.table_model
+    column = fitted.schema.domain
     has_names = is_path(data) or has_columns(data)
-    if sample_domain is None and column is not None and has_names and model.open_table(data).has_column(column):
+    if sample_domain is None and column is not None and has_names and fitted.open_table(data).has_column(column):
         sample_domain = column
-    X, domain, codes = model.read_labeled(data, y, sample_domain)
+    X, domain, codes = fitted.read_labeled(data, y, sample_domain)
     site = np.full(len(X), "new site") if domain is None else np.asarray(domain).astype(str)
-    own_threshold = table_model.threshold
-    if positive is None and own_threshold is not None:
+    positive = settings.positive
+    if positive is None and table_model.threshold is not None:
         positive = classes[table_model.positive_code]
     positive, positive_rule = choose_positive(classes, positive)
+    threshold = table_model.threshold if settings.aim is None else settings.aim
     if isinstance(threshold, str):
         raise ParameterError(
             "threshold",
@@ -300,52 +279,44 @@ def _validate_model(
             "sites. Use a number, or leave it out for the threshold of the model.",
         )
     check_threshold(threshold, len(classes))
-    if threshold is None:
-        threshold = own_threshold
-    cutoff = DEFAULT_THRESHOLD if threshold is None else threshold
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NewDataWarning)
-        P = model.predict_proba(X, sample_domain=None if domain is None else site)
-    is_binary = len(classes) == 2
-    held_out = [
-        Row(
-            settings.external,
-            f"{settings.external} -> {name}",
-            (str(name),),
-            threshold=cutoff if is_binary else None,
-            probabilities=P[site == name],
-        )
-        for name in np.unique(site)
-    ]
+        P = fitted.predict_proba(X, sample_domain=None if domain is None else site)
+    data_name = str(data) if isinstance(data, (str, Path)) else "new data"
+    table = Table(X, classes[codes], site, fitted.schema, [], data_name)
+    thresholds = dict.fromkeys(np.unique(site).tolist(), threshold)
     settings = replace(
         settings,
-        method=settings.external,
+        method=name,
+        external=name,
         positive=positive,
         positive_rule=positive_rule,
         aim=threshold,
         notices=tuple(filter(None, [positive_rule, *(str(one.message) for one in caught)])),
-        facts={**settings.facts, "n_features": X.shape[1], "columns": list(model.schema.feature_names)},
     )
-    shares = {str(name): float(np.isnan(X[site == name]).mean()) for name in np.unique(site)}
-    subgroups = {name: read_subgroups(X, model.schema, name) for name in by}
-    return ValidationResult(
-        settings, classes, classes[codes], site, np.arange(len(X)), shares, held_out, subgroups=subgroups
-    )
+    subgroups = {one: read_subgroups(table, one) for one in by}
+    return ValidationResult(settings, _collect_predictions(table, classes, {name: P}, {name: thresholds}), subgroups)
 
 
-def check_groups_within_sites(group: Labels, site: Labels) -> None:
-    """Raise ValueError for groups with rows at several sites: they would be in training data and in test data."""
-    pairs = np.unique(np.column_stack([group, site]), axis=0)
-    names, counts = np.unique(pairs[:, 0], return_counts=True)
-    shared = names[counts > 1]
-    if len(shared):
-        first = str(shared[0])
-        sites = format_list(pairs[pairs[:, 0] == first, 1].tolist())
-        raise ValueError(
-            f"{len(shared):,} of {len(names):,} groups have rows in several domains, such as {first!r} in {sites}, and "
-            "would be in training data and in test data. Remove these rows or, if the name denotes another group in "
-            "each domain, use different names."
-        )
+def _collect_predictions(
+    table: Table, classes: Labels, named: Mapping[str, Array], thresholds: Mapping[str, Mapping[str, float | None]]
+) -> HeldOutPredictions:
+    """Collect probabilities of each method for all rows, and its thresholds, by site; NaN where there are none."""
+    tasks = [Task((), (site,)) for site in np.unique(table.domain).tolist()]
+    rows = []
+    for task in tasks:
+        is_held_out = table.domain == task.targets[0]
+        for method, all_rows in named.items():
+            row = Row(method, task.name, task.targets)
+            P = all_rows[is_held_out]
+            if not np.isfinite(P).any():
+                rows.append(replace(row, status="failed", reason="there are no predictions"))
+                continue
+            codes = P.argmax(axis=1)
+            accuracy = float(np.mean(classes[codes] == table.y[is_held_out]))
+            threshold = thresholds[method][task.targets[0]]
+            rows.append(replace(row, accuracy=accuracy, threshold=threshold, codes=codes, probabilities=P))
+    return HeldOutPredictions(table, tasks, rows, classes)
 
 
 def check_cost(cost: str) -> None:
@@ -365,15 +336,16 @@ def count_parameters(schema: Schema) -> int:
     return sum(max(len(column.levels) - 1, 1) if column.kind == "categorical" else 1 for column in schema.columns)
 
 
-def read_subgroups(X: Array, schema: Schema, name: str) -> dict[str, NDArray[np.bool_]]:
+def read_subgroups(table: Table, name: str) -> dict[str, NDArray[np.bool_]]:
     """Rows of each subgroup by a column of the features; numbers with many values are divided at their terciles."""
+    schema = table.schema
     if name not in schema.feature_names:
         raise ParameterError(
             "by", f"by={name!r} is not a column of the features. Use one of {format_list(schema.feature_names)}."
         )
     position = schema.feature_names.index(name)
     column = schema.columns[position]
-    values = X[:, position]
+    values = table.X[:, position]
     distinct = np.unique(values[np.isfinite(values)]).tolist()
     if column.kind == "categorical":
         levels = [*column.levels, "other"]  # -1, a level that was not in training, is the last one
@@ -452,37 +424,30 @@ def validate_predictions(
     """
     labels = np.asarray(y)
     site = check_domains(sample_domain, len(labels)).astype(str)
-    order = np.unique(labels) if classes is None else np.asarray(classes)
-    if len(order) < 2:
-        raise ValueError(f"y has the class {order.tolist()[0]!r} only; at least 2 classes are needed.")
-    positive, positive_rule = choose_positive(order, positive)
-    threshold = read_threshold(threshold)
-    check_threshold(threshold, len(order))
+    columns = np.unique(labels) if classes is None else np.asarray(classes)
+    if len(columns) < 2:
+        raise ValueError(f"y has the class {columns.tolist()[0]!r} only; at least 2 classes are needed.")
+    order = np.argsort(columns)
+    positive, positive_rule = choose_positive(columns[order], positive)
+    aim = read_threshold(threshold)
+    check_threshold(aim, len(columns))
     if cost is not None:
         check_cost(cost)
-    named = probabilities if isinstance(probabilities, dict) else {method: probabilities}
-    held_out = []
-    for key, values in named.items():
-        P = _as_columns(values, len(labels), order, positive)
+    named = {}
+    thresholds = {}
+    for key, values in (probabilities if isinstance(probabilities, dict) else {method: probabilities}).items():
+        P = _as_columns(values, len(labels), columns, positive)
         _check_probabilities(P, site)
-        codes = P.argmax(axis=1)
-        for one in np.unique(site):
-            rows = site == one
-            row = Row(str(key), f"others -> {one}", (str(one),))
-            if not np.isfinite(P[rows]).any():
-                held_out.append(replace(row, status="failed", reason="there are no predictions"))
-                continue
-            cutoff = None
-            if len(order) == 2:
-                cutoff = _other_sites_threshold(labels == positive, P, site, one, order, positive, threshold)
-            accuracy = float(np.mean(order[codes[rows]] == labels[rows]))
-            held_out.append(replace(row, accuracy=accuracy, threshold=cutoff, codes=codes[rows], probabilities=P[rows]))
+        named[str(key)] = P[:, order]
+        risks = P[:, columns == positive]
+        thresholds[str(key)] = {
+            one: _other_sites_threshold(labels == positive, risks, site, one, aim) for one in np.unique(site).tolist()
+        }
     settings = ValidationSettings(
-        name=name,
-        method=str(next(iter(named))),
+        method=next(iter(named)),
         positive=positive,
         positive_rule=positive_rule,
-        aim=threshold,
+        aim=aim,
         level=level,
         use_prior=tau_prior == "empirical",
         cost=cost,
@@ -490,11 +455,12 @@ def validate_predictions(
         unit=unit,
         facts={"version": __version__, "command": "unseen.evaluation.validate_predictions(...)"},
     )
-    columns = {}
+    by_column = {}
     for key, values in (subgroups or {}).items():
         names = np.asarray(values).astype(str)
-        columns[key] = {str(one): names == one for one in np.unique(names)}
-    return ValidationResult(settings, order, labels, site, np.arange(len(labels)), {}, held_out, subgroups=columns)
+        by_column[key] = {str(one): names == one for one in np.unique(names)}
+    table = Table(np.empty((len(labels), 0)), labels, site, Schema(()), [], name)
+    return ValidationResult(settings, _collect_predictions(table, columns[order], named, thresholds), by_column)
 
 
 def _as_columns(values: Any, n_rows: int, classes: Labels, positive: Any) -> Array:
@@ -525,13 +491,12 @@ def _check_probabilities(P: Array, site: Labels) -> None:
 
 
 def _other_sites_threshold(
-    events: Array, P: Array, site: Labels, held_out: Any, classes: Labels, positive: Any, aim: str | float | None
-) -> float:
-    """Threshold for a site, chosen on the predictions of all others."""
+    events: Array, risks: Array, site: Labels, held_out: str, aim: str | float | None
+) -> float | None:
+    """Threshold for a site, chosen on the predictions (a column) of all others; None without an aim."""
     if aim is None:
-        return DEFAULT_THRESHOLD
-    risks = P[:, int(np.flatnonzero(classes == positive)[0])]
-    is_used = (site != held_out) & np.isfinite(risks)
-    threshold = choose_domain_threshold(events[is_used], risks[is_used], site[is_used], aim).threshold
+        return None
+    is_used = (site != held_out) & np.isfinite(risks[:, 0])
+    threshold = choose_domain_threshold(events[is_used], risks[is_used, 0], site[is_used], aim).threshold
     # Predicted risks of 0 and 1 may be chosen, at which net benefit is not defined.
     return float(np.clip(threshold, CLOSEST_THRESHOLD, 1 - CLOSEST_THRESHOLD))
