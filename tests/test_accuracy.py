@@ -55,7 +55,7 @@ def test_without_a_ridge_residuals_bound_nothing():
 
 def test_a_new_chunk_discards_the_bounds_of_the_last_solution():
     X, y, d = four_domains()
-    cidg = CIDG(feature_map="linear").partial_fit(X, y, sample_domain=d, classes=[0, 1, 2]).finalize()
+    cidg = CIDG(feature_map="linear").partial_fit(X, y, sample_domain=d).finalize()
     assert "residual_" in vars(cidg)
     cidg.partial_fit(X, y, sample_domain=d)
     assert "residual_" not in vars(cidg)

@@ -13,27 +13,18 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy import sparse
-from sklearn.exceptions import DataConversionWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..exceptions import warn
-from ..linalg import Array
 from ..utils.optional_imports import is_dask
 from ..utils.validation import check_domains
 from ._parallel import cluster_errors
 
 MAX_SAMPLE_ROWS = 10_000  # rows that a feature map learns from, drawn from all blocks
-SAMPLE_SEED = 0
 FAN_IN = 8  # results that one task combines
 NOT_SENT = ("statistics_", "feature_names_in_")  # fitted attributes that workers do not need
 T = TypeVar("T")
 E = TypeVar("E")
-
-
-class MisalignedBlocksError(ValueError):
-    """A block of labels and its block of rows have different lengths."""
 
 
 def compute(task: Any) -> Any:
@@ -61,33 +52,30 @@ def row_blocks(collection: Any) -> Any:
     return collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
 
 
-def align_blocks(rows: Any, labels: dict[str, Any], *, exact: bool) -> list[Any]:
-    """Return rows and labels in blocks of equal lengths; labels that are None stay None.
+def align_blocks(rows: Any, labels: dict[str, Any]) -> list[Any]:
+    """Return rows and labels in blocks of equal lengths; labels that are None stay None."""
+    arrays: list[Any] = []
+    for name, part in labels.items():
+        if part is None:
+            arrays.append(None)
+            continue
+        rows = count_rows(rows)
+        if is_dask(part):
+            array = count_rows(row_blocks(part))
+        else:
+            values = check_domains(part, rows.shape[0]) if name == "sample_domain" else np.asarray(part)
+            array = import_module("dask.array").from_array(values, chunks=-1)
+        if array.shape[0] != rows.shape[0]:
+            raise ValueError(f"X has {rows.shape[0]} samples, but {name} has {array.shape[0]}.")
+        arrays.append(array.rechunk({0: rows.chunks[0]}))
+    return [rows, *arrays]
 
-    If lengths are unknown and the numbers of blocks are equal, the lengths are assumed to be equal. With `exact` they
-    are counted, which costs a pass over the data.
+
+def count_rows(array: Any) -> Any:
+    """Return the same array with known block lengths, which costs a pass over the data if they are not known.
+
+    `compute_chunk_sizes` would modify the array of the caller.
     """
-    arrays = {name: row_blocks(part) for name, part in labels.items() if is_dask(part)}
-    in_memory = {name: part for name, part in labels.items() if part is not None and name not in arrays}
-    has_unknown = any(math.isnan(array.shape[0]) for array in (rows, *arrays.values()))
-    has_other_blocks = any(array.numblocks[0] != rows.numblocks[0] for array in arrays.values())
-    if has_unknown and (exact or in_memory or has_other_blocks):
-        rows = _count_rows(rows)
-        arrays = {name: _count_rows(array) for name, array in arrays.items()}
-        has_unknown = False
-    for name, part in in_memory.items():
-        values = check_domains(part, rows.shape[0]) if name == "sample_domain" else np.asarray(part)
-        arrays[name] = import_module("dask.array").from_array(values, chunks=-1)
-    if not has_unknown:
-        for name, array in arrays.items():
-            if array.shape[0] != rows.shape[0]:
-                raise ValueError(f"X has {rows.shape[0]} samples, but {name} has {array.shape[0]}.")
-            arrays[name] = array.rechunk((rows.chunks[0],))
-    return [rows, *(arrays.get(name) for name in labels)]
-
-
-def _count_rows(array: Any) -> Any:
-    """Return the same array with known block lengths; `compute_chunk_sizes` would modify the array of the caller."""
     if not math.isnan(array.shape[0]):
         return array
     delayed = import_module("dask").delayed
@@ -118,46 +106,18 @@ def reduce_blocks(
     """Apply a function to each block of rows with its labels, and combine the results in a tree."""
     delayed = import_module("dask").delayed
 
-    def apply(block: Any, *block_labels: Any) -> T:
-        for values in block_labels:
-            if values is not None and len(values) != block.shape[0]:
-                raise MisalignedBlocksError(f"A block of X has {block.shape[0]} rows, but {len(values)} labels.")
-        return function(block, *block_labels)
-
-    shared = delayed(apply)  # The function is sent once, not with every block.
-
-    def reduce_aligned(exact: bool) -> T:
-        arrays = align_blocks(rows, labels, exact=exact)
-        absent = [None] * arrays[0].numblocks[0]
-        columns = (absent if array is None else array.to_delayed().ravel() for array in arrays)
-        return compute(tree_reduce([shared(*blocks) for blocks in zip(*columns, strict=True)], combine))
-
-    try:
-        return reduce_aligned(exact=False)
-    except MisalignedBlocksError:
-        return reduce_aligned(exact=True)
+    arrays = align_blocks(rows, labels)
+    absent = [None] * arrays[0].numblocks[0]
+    columns = (absent if array is None else array.to_delayed().ravel() for array in arrays)
+    shared = delayed(function)  # The function is sent once, not with every block.
+    return compute(tree_reduce([shared(*blocks) for blocks in zip(*columns, strict=True)], combine))
 
 
 def sample_rows(rows: Any) -> Any:
-    """Return a reproducible uniform sample of at most `MAX_SAMPLE_ROWS` rows of all blocks."""
-    delayed = import_module("dask").delayed
-
-    def draw(block: Any, number: int) -> tuple[Array, Any]:
-        keys = np.random.default_rng([SAMPLE_SEED, number]).random(block.shape[0])
-        return _keep_smallest([(keys, block)])
-
-    parts = [delayed(draw)(block, number) for number, block in enumerate(rows.to_delayed().ravel())]
-    _, sample = compute(tree_reduce(parts, _keep_smallest))
-    return sample
-
-
-def _keep_smallest(parts: Sequence[tuple[Array, Any]]) -> tuple[Array, Any]:
-    """Keep the rows with the smallest random keys, in their order: a uniform sample of a stream of any length."""
-    keys = np.concatenate([keys for keys, _ in parts])
-    blocks = [block for _, block in parts]
-    kept = np.sort(np.argsort(keys)[:MAX_SAMPLE_ROWS])
-    merged = sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.concatenate(blocks)
-    return keys[kept], merged[kept]
+    """Return a reproducible uniform sample of at most `MAX_SAMPLE_ROWS` rows, in their order."""
+    rows = count_rows(rows)
+    n = rows.shape[0]
+    return compute(rows[np.sort(np.random.default_rng(0).choice(n, min(n, MAX_SAMPLE_ROWS), replace=False))])
 
 
 def describe_columns(X: Any) -> Any:
@@ -169,14 +129,6 @@ def describe_columns(X: Any) -> Any:
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, samples and features; got a Dask collection with {X.ndim}.")
     return np.empty((0, X.shape[1]))
-
-
-def flatten_labels(y: Any) -> Any:
-    """Return labels in one dimension; a single column raises a warning, as in scikit-learn."""
-    if getattr(y, "ndim", 1) != 2 or y.shape[1] != 1:
-        return y
-    warn("A column-vector y was passed when a 1d array was expected.", DataConversionWarning)
-    return y.iloc[:, 0] if hasattr(y, "iloc") else y[:, 0]
 
 
 def copy_for_workers(estimator: E) -> E:

@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..kernels import Kernel, KernelTransformer, check_cell_memory, check_square_memory, parse_multiple
-from ..linalg import Array, Ints, Membership, Moments, ScatterProblem, Solution, merge_moments
+from ..linalg import Array, Ints, Membership, Moments, ScatterProblem, Solution, merge_moments, product
 from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
 from ..utils.optional_imports import is_dask
 from ..utils.validation import (
@@ -33,7 +33,6 @@ from ._dask import (
     align_blocks,
     copy_for_workers,
     describe_columns,
-    flatten_labels,
     map_blocks,
     reduce_blocks,
     row_blocks,
@@ -42,10 +41,9 @@ from ._dask import (
 from ._docs import shared_docs
 from ._domain_centering import DomainCenters, DomainTransformer, apply_centering
 from ._feature_space import (
-    FeatureSpace,
-    KernelSpace,
     check_gram,
-    check_same_map,
+    combine_features,
+    compute_features,
     fit_feature_map,
     is_fitted_map,
     map_in_blocks,
@@ -76,7 +74,7 @@ class Projection(DomainTransformer, KernelTransformer):
     """Base class of projections; a subclass defines its parameters and its `_scatter_problem`.
 
     With explicit features it is fitted from statistics, which can be collected in chunks: `statistics_` are plain
-    arrays that any file format can store, and `declared_classes_` are those of the first call of `partial_fit`.
+    arrays that any file format can store.
     """
 
     feature_map: Any = None
@@ -165,7 +163,7 @@ class Projection(DomainTransformer, KernelTransformer):
 
     @available_if(_has_feature_map)
     @require_named_domains
-    def partial_fit(self, X: Any, y: Any = None, *, sample_domain: Any = None, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> Self:
         """Learn from one more chunk of samples; needs `feature_map`.
 
         Chunks of any size, in any order, give the result of one `fit` on all samples. A chunk costs its features and
@@ -182,9 +180,6 @@ class Projection(DomainTransformer, KernelTransformer):
             Class labels.
         sample_domain : array-like of shape (n_samples,), default=None
             The domain of each sample. None, in every chunk, means one domain.
-        classes : array-like, default=None
-            All classes that may appear; used in the first call. Other classes then raise an error. None allows new
-            classes in any chunk.
 
         Returns
         -------
@@ -195,14 +190,10 @@ class Projection(DomainTransformer, KernelTransformer):
         previous = vars(self).get("statistics_")
         if previous is None:
             reset_fitted_attributes(self)
-        else:
-            check_same_map(self.feature_map, self.feature_map_)
-        declared = self._declare_classes(classes)
-        statistics = self._collect_statistics(X, y, sample_domain, declared=declared, reset=previous is None)
+        statistics = self._collect_statistics(X, y, sample_domain, reset=previous is None)
         if previous is not None:
-            statistics = Statistics.from_arrays(previous).add(statistics, self._feature_space.gram)
+            statistics = Statistics.from_arrays(previous) + statistics
         self._store_statistics(statistics)
-        self.declared_classes_ = declared
         return self
 
     def finalize(self) -> Self:
@@ -288,7 +279,7 @@ class Projection(DomainTransformer, KernelTransformer):
         """
         self.finalize()
         if is_dask(X):
-            moments = self._collect_dask_moments(X)[None]
+            moments = self._collect_dask_moments(row_blocks(X))[None]
         else:
             moments = Moments.from_values(self._transform_uncentered(X))
         if moments.count < 2:
@@ -296,34 +287,23 @@ class Projection(DomainTransformer, KernelTransformer):
                 f"recenter needs a batch of at least 2 samples to estimate a mean; got X with {moments.count}. A "
                 "single sample, centered on itself, is always projected to the origin."
             )
-        return self._copy_with_offset(moments.mean)
-
-    def _copy_with_offset(self, mean: Array) -> Self:
-        """Return a copy that subtracts another mean."""
         recentered = copy.copy(self)
-        recentered.offset_ = mean
+        recentered.offset_ = moments.mean
         recentered.recentered_ = True
         return recentered
 
     @property
     def _sample_kernel(self) -> Kernel:
         """The kernel that validates samples; any feature map takes the samples of the linear kernel."""
-        return Kernel.from_estimator(self) if self.feature_map is None else FeatureSpace.kernel
+        return Kernel.from_estimator(self) if self.feature_map is None else Kernel("linear")
 
     @property
     def _has_fitted_map(self) -> bool:
         return "feature_map_" in vars(self)
 
     @property
-    def _space(self) -> FeatureSpace | KernelSpace:
-        """The space of the components of a fitted projection."""
-        if self._has_fitted_map:
-            return self._feature_space
-        return KernelSpace(Kernel.from_estimator(self, gamma=self.gamma_), self.X_fit_)
-
-    @property
     def _weights(self) -> Array:
-        """The weights of the components in that space."""
+        """The weights of the components in the space of the kernel or of the feature map."""
         return self.coef_ if self._has_fitted_map else self.dual_coef_
 
     @property
@@ -337,14 +317,7 @@ class Projection(DomainTransformer, KernelTransformer):
         return self._sample_kernel.check(self, X, y=y, reset=reset, ensure_min_samples=ensure_min_samples)
 
     def _check_training_data(
-        self,
-        X: Any,
-        y: Any,
-        domain: Any,
-        *,
-        declared: Labels | None = None,
-        reset: bool = True,
-        is_complete: bool = False,
+        self, X: Any, y: Any, domain: Any, *, reset: bool = True, is_complete: bool = False
     ) -> tuple[Any, EncodedLabels, EncodedLabels]:
         """Return validated samples, their classes and their domains.
 
@@ -359,7 +332,7 @@ class Projection(DomainTransformer, KernelTransformer):
             if is_complete:
                 classes = EncodedLabels(*encode_classes(y, type(self).__name__))
             else:
-                classes = EncodedLabels.from_classes(y, declared)
+                classes = EncodedLabels.from_classes(y)
         return X, classes, EncodedLabels.from_domains(domain, X.shape[0])
 
     def _set_cell_counts(self, classes: Labels, domains: Labels, counts: Ints) -> None:
@@ -375,40 +348,26 @@ class Projection(DomainTransformer, KernelTransformer):
         if self._needs_labels():
             warn_masked_labels(self.classes_, self.domains_, self.cell_counts_, type(self).__name__)
 
-    @property
-    def _feature_space(self) -> FeatureSpace:
-        return FeatureSpace(self.feature_map_)
-
     def _collect_statistics(
-        self,
-        X: Any,
-        y: Any,
-        sample_domain: Any,
-        *,
-        declared: Labels | None = None,
-        reset: bool = True,
-        is_complete: bool = False,
+        self, X: Any, y: Any, sample_domain: Any, *, reset: bool = True, is_complete: bool = False
     ) -> Statistics:
         """Return the statistics of the features of samples; with `reset` the feature map is fitted first.
 
-        `is_complete` raises if the samples cannot be a complete training set. Classes that are not `declared` raise.
+        `is_complete` raises if the samples cannot be a complete training set.
         """
         if is_dask(X):
-            return self._collect_dask_statistics(X, y, sample_domain, declared=declared, reset=reset)
-        X, classes, domains = self._check_training_data(
-            X, y, sample_domain, declared=declared, reset=reset, is_complete=is_complete
-        )
+            return self._collect_dask_statistics(X, y, sample_domain, reset=reset)
+        X, classes, domains = self._check_training_data(X, y, sample_domain, reset=reset, is_complete=is_complete)
         all_features = self._fit_feature_map(X) if reset else None
-        space = self._feature_space
 
         def get_features(rows: slice) -> Array:
-            return space.features(X[rows]) if all_features is None else np.ascontiguousarray(all_features[rows])
+            if all_features is None:
+                return compute_features(self.feature_map_, X[rows])
+            return np.ascontiguousarray(all_features[rows])
 
-        return Statistics.from_features(get_features, classes, domains, space.gram)
+        return Statistics.from_features(get_features, classes, domains)
 
-    def _collect_dask_statistics(
-        self, X: Any, y: Any, sample_domain: Any, *, declared: Labels | None, reset: bool
-    ) -> Statistics:
+    def _collect_dask_statistics(self, X: Any, y: Any, sample_domain: Any, *, reset: bool) -> Statistics:
         """Return the statistics of a Dask collection; each block is reduced to its statistics where it is stored."""
         name = type(self).__name__
         if self._needs_labels() and y is None:
@@ -421,14 +380,12 @@ class Projection(DomainTransformer, KernelTransformer):
             self._fit_feature_map(self._check_samples(sample_rows(rows)) if needs_sample else None)
         # Last, because the sample has no column names.
         validate_data(self, columns, reset=reset, skip_check_array=True)
-        labels = {"y": flatten_labels(y) if self._needs_labels() else None, "sample_domain": sample_domain}
         worker = copy_for_workers(self)
 
         def collect_block(block: Any, y: Any, domain: Any) -> Statistics | None:
-            if block.shape[0] == 0:
-                return None
-            return worker._collect_statistics(block, y, domain, declared=declared, reset=False)
+            return worker._collect_statistics(block, y, domain, reset=False) if block.shape[0] else None
 
+        labels = {"y": y if self._needs_labels() else None, "sample_domain": sample_domain}
         statistics = reduce_blocks(collect_block, rows, labels, sum_statistics)
         if statistics is None:
             raise ValueError(f"X holds no samples; {name} needs at least 2.")
@@ -445,21 +402,6 @@ class Projection(DomainTransformer, KernelTransformer):
         self._set_cell_counts(statistics.classes, statistics.domains, statistics.cells.counts)
         for name in SOLUTION_ATTRIBUTES:
             self.__dict__.pop(name, None)
-
-    def _declare_classes(self, classes: Any) -> Labels | None:
-        """Return all classes that may appear in a stream, or None if they were not declared."""
-        earlier: Labels | None = vars(self).get("declared_classes_")
-        if classes is None or not self._needs_labels():
-            return earlier
-        declared = np.unique(classes)
-        if earlier is not None and not np.array_equal(earlier, declared):
-            raise ValueError(
-                f"classes={declared.tolist()} is not what the first call of partial_fit declared, {earlier.tolist()}. "
-                "Leave `classes` out of later calls, or start a new stream with a clone."
-            )
-        if "classes_" in vars(self):
-            EncodedLabels.from_classes(self.classes_, declared)
-        return declared
 
     def _solve_statistics(self, statistics: Statistics) -> None:
         """Solve the eigenproblem in the space of the feature map."""
@@ -500,11 +442,17 @@ class Projection(DomainTransformer, KernelTransformer):
         """Return the components of validated samples before centering, or other combinations in the same space."""
         if weights is None:
             weights = self._weights
-        space = self._space
+        kernel = Kernel("linear") if self._has_fitted_map else Kernel.from_estimator(self, gamma=self.gamma_)
+
+        def combine(rows: Any) -> Array:
+            if self._has_fitted_map:
+                return combine_features(self.feature_map_, rows, weights)
+            return product(kernel.evaluate_for_centering(rows, self.X_fit_), weights)
+
         inner_width = max(len(weights), X.shape[1])  # columns of the kernel values and of a copy of the samples
         with np.errstate(over="ignore", invalid="ignore"):  # The check below raises for values that are not finite.
-            Z = map_in_blocks(lambda rows: space.combine(rows, weights), X, weights.shape[1], inner_width)
-        return space.kernel.check_finite(Z)
+            Z = map_in_blocks(combine, X, weights.shape[1], inner_width)
+        return kernel.check_finite(Z)
 
     def _transform_uncentered(self, X: Any) -> Array:
         self.finalize()
@@ -543,20 +491,19 @@ class Projection(DomainTransformer, KernelTransformer):
         if not self._centers_batches():
             return map_blocks(worker.transform, rows, empty)
         centers = self._domain_centers()
-        moments = self._collect_dask_moments(rows, sample_domain)
-        centers.check_batch_sizes(moments)
-        if sample_domain is None:
-            return map_blocks(worker._copy_with_offset(moments[None].mean).transform, rows, empty)
-
-        def transform_block(block: Any, domain: Any) -> Any:
-            Z = worker._transform_uncentered(block)
-            return centers.subtract(Z, domain[:, 0], moments).astype(dtype, copy=False)
-
         # Lengths are compared now: a lazy computation could raise only much later.
-        rows, domains = align_blocks(rows, {"sample_domain": sample_domain}, exact=True)
-        return map_blocks(transform_block, rows, empty, domains[:, None])
+        rows, domains = align_blocks(rows, {"sample_domain": sample_domain})
+        moments = self._collect_dask_moments(rows, domains)
+        centers.check_batch_sizes(moments)
 
-    def _collect_dask_moments(self, X: Any, sample_domain: Any = None) -> dict[Any, Moments]:
+        def transform_block(block: Any, domain: Any = None) -> Any:
+            Z = worker._transform_uncentered(block)
+            labels = None if domain is None else domain[:, 0]
+            return centers.subtract(Z, labels, moments).astype(dtype, copy=False)
+
+        return map_blocks(transform_block, rows, empty, *([] if domains is None else [domains[:, None]]))
+
+    def _collect_dask_moments(self, rows: Any, sample_domain: Any = None) -> dict[Any, Moments]:
         """Return the moments of the components of each new domain in a Dask collection."""
         worker = copy_for_workers(self)
         centers = self._domain_centers()
@@ -565,9 +512,7 @@ class Projection(DomainTransformer, KernelTransformer):
         def collect_block(block: Any, domain: Any) -> dict[Any, Moments]:
             return centers.moments(worker._transform_uncentered(block), domain) if block.shape[0] else empty
 
-        return reduce_blocks(
-            collect_block, row_blocks(X), {"sample_domain": sample_domain}, partial(reduce, merge_moments)
-        )
+        return reduce_blocks(collect_block, rows, {"sample_domain": sample_domain}, partial(reduce, merge_moments))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -6,20 +6,17 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 from sklearn.utils import gen_batches
 
 from ..kernels import check_scatter_memory, check_spread
-from ..linalg import Array, CellStatistics, Gram, Ints, Membership, Spectrum, gram
+from ..linalg import Array, CellStatistics, Ints, Membership, Spectrum
 from ..utils.validation import EncodedLabels, Labels, encode_domains
 
 # Blocks of this size fit in cache, and their Gram matrices cost more than the addition of their statistics.
 BLOCK_ROWS = 2048
-MAX_SIGNED_INTEGER = np.iinfo(np.int64).max
-TEXT_KINDS = "OSU"  # kinds of arrays whose elements are not numbers
-NUMBER_KINDS = "biuf"
+NUMBER_KINDS = frozenset("biuf")  # kinds of arrays whose elements are numbers
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class Statistics:
 
     @classmethod
     def from_features(
-        cls, features: Callable[[slice], Array], classes: EncodedLabels, domains: EncodedLabels, gram: Gram = gram
+        cls, features: Callable[[slice], Array], classes: EncodedLabels, domains: EncodedLabels
     ) -> Statistics:
         """Collect the statistics of samples; `features` returns the features of a block of rows."""
         shape = len(domains.names), len(classes.names)
@@ -50,16 +47,16 @@ class Statistics:
             if not rows.start:
                 check_scatter_memory(values.shape[1])
             membership = Membership.from_codes(classes.codes[rows], domains.codes[rows], shape)
-            return CellStatistics.from_features(values, membership, gram)
+            return CellStatistics.from_features(values, membership)
 
         batches = gen_batches(len(classes.codes), BLOCK_ROWS)
-        cells = reduce(lambda first, second: first.add(second, gram), map(collect_block, batches))
+        cells = reduce(operator.add, map(collect_block, batches))
         return cls(domains.names, classes.names, cells)
 
     def __sizeof__(self) -> int:
         return sum(part.nbytes for part in self.arrays().values())  # Dask moves data between workers by size.
 
-    def add(self, other: Statistics, gram: Gram = gram) -> Statistics:
+    def __add__(self, other: Statistics) -> Statistics:
         """Return the statistics of both sets of samples."""
         n_features = len(self.cells.inside)
         other_n_features = len(other.cells.inside)
@@ -71,11 +68,8 @@ class Statistics:
         domains, rows, other_rows = _union(self.domains, other.domains, "sample_domain")
         classes, columns, other_columns = _union(self.classes, other.classes, "y")
         shape = len(domains), len(classes)
-        cells = self.cells.reindex(rows, columns, shape)
-        other_cells = other.cells.reindex(other_rows, other_columns, shape)
-        return Statistics(domains, classes, cells.add(other_cells, gram))
-
-    __add__ = add
+        cells = self.cells.reindex(rows, columns, shape) + other.cells.reindex(other_rows, other_columns, shape)
+        return Statistics(domains, classes, cells)
 
     def arrays(self) -> dict[str, Labels]:
         """Return the statistics as plain arrays, for any file format; `from_arrays` is the inverse."""
@@ -113,22 +107,15 @@ def _union(labels: Labels, other: Labels, parameter: str) -> tuple[Labels, Ints,
         )
     kinds = {labels.dtype.kind, other.dtype.kind}
     mixes_signs = kinds == {"i", "u"}
-    mixes_types = len(kinds) > 1 and not kinds <= set(NUMBER_KINDS)
-    if mixes_types and parameter == "y" and kinds & set(TEXT_KINDS) and kinds & set(NUMBER_KINDS):
-        raise ValueError(
-            f"y must hold labels of one type; got numbers such as {_first_of_kind(labels, other, NUMBER_KINDS)!r} in "
-            f"one chunk and {_first_of_kind(labels, other, TEXT_KINDS)!r} in another."
-        )
+    mixes_types = len(kinds) > 1 and not kinds <= NUMBER_KINDS
+    if parameter == "y" and mixes_types and kinds & NUMBER_KINDS:
+        first, second = labels.tolist()[0], other.tolist()[0]
+        raise ValueError(f"y must hold labels of one type; got {first!r} in one chunk and {second!r} in another.")
     if mixes_types or mixes_signs:
         # Concatenation would turn 1 and "1" into one name, and large signed and unsigned integers into equal floats.
-        labels = labels.astype(object)
-        other = other.astype(object)
+        labels, other = labels.astype(object), other.astype(object)
     names, codes = encode_domains(np.concatenate([labels, other]))
-    if mixes_signs and not names[0] < 0 <= MAX_SIGNED_INTEGER < names[-1]:
-        names = names.astype(np.int64 if names[-1] <= MAX_SIGNED_INTEGER else np.uint64)
+    if mixes_signs:
+        integers = np.array(names.tolist())
+        names = integers if integers.dtype.kind in "iu" else names  # no type holds both ends of the range
     return names, codes[: len(labels)], codes[len(labels) :]
-
-
-def _first_of_kind(labels: Labels, other: Labels, kinds: str) -> Any:
-    """Return the first label of the array whose dtype is of one of the kinds."""
-    return next(array.tolist()[0] for array in (labels, other) if array.dtype.kind in kinds)

@@ -7,7 +7,6 @@ package imports NumPy and SciPy only.
 from ._cell_statistics import (
     Array,
     CellStatistics,
-    Gram,
     Ints,
     Membership,
     Moments,
@@ -15,7 +14,6 @@ from ._cell_statistics import (
     check_gram_norm,
     check_squares,
     gram,
-    gram_by_numpy,
     gram_spectrum,
     krylov_spectra,
     largest_entry,
@@ -55,7 +53,6 @@ from ._scatters import (
 __all__ = [
     "Array",
     "CellStatistics",
-    "Gram",
     "IndefiniteKernelError",
     "Ints",
     "Membership",
@@ -76,7 +73,6 @@ __all__ = [
     "domain_averaged_class_means",
     "domain_contrast",
     "gram",
-    "gram_by_numpy",
     "gram_spectrum",
     "krylov_spectra",
     "largest_entry",

@@ -7,7 +7,7 @@ and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,6 @@ from scipy.linalg import blas
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.intp]
-Gram = Callable[[Array], Array]
 
 KRYLOV_STEP = 8  # powers of the Gram matrix between two decompositions
 MAX_KRYLOV_SIZE = 1000  # dimensions beyond which a full eigendecomposition is not more expensive
@@ -28,8 +27,7 @@ MAX_SQUARABLE = 1e150
 
 # The wheels of NumPy and SciPy contain one BLAS each. Its threads stay active for a while after a product. Where
 # products alternate with SciPy's factorizations, two sets of threads compete for the same cores; on two cores that can
-# be slower than one thread. So products in loops use SciPy's BLAS too, except in loops over a third-party feature map,
-# whose products use NumPy's BLAS.
+# be slower than one thread. So products in loops use SciPy's BLAS too.
 
 
 def product(A: Array, B: Array) -> Array:
@@ -41,11 +39,6 @@ def gram(A: Array) -> Array:
     """Return ``A.T @ A``, exactly symmetric."""
     upper = blas.dsyrk(1.0, A.T)
     return np.triu(upper, 1).T + upper
-
-
-def gram_by_numpy(A: Array) -> Array:
-    """Return ``A.T @ A``, computed by NumPy's BLAS."""
-    return A.T @ A
 
 
 def norm(A: Array) -> float:
@@ -220,7 +213,7 @@ class CellStatistics:
     inside: Array
 
     @classmethod
-    def from_features(cls, features: Array, membership: Membership, gram: Gram = gram) -> CellStatistics:
+    def from_features(cls, features: Array, membership: Membership) -> CellStatistics:
         """Collect the statistics of a feature matrix."""
         cell = membership.cell
         size = membership.counts.size
@@ -235,7 +228,7 @@ class CellStatistics:
             # The residuals refer to the rounded means; the second term corrects the last digits.
             return cls(membership.counts, means, tails, gram(residual) - gram(np.sqrt(n) * tails))
 
-    def add(self, other: CellStatistics, gram: Gram = gram) -> CellStatistics:
+    def __add__(self, other: CellStatistics) -> CellStatistics:
         """Return the statistics of both sets of samples, which must have the same table of cells."""
         n = self.counts.reshape(-1, 1)
         k = other.counts.reshape(-1, 1)
@@ -252,8 +245,6 @@ class CellStatistics:
             inside += self.inside
             inside += other.inside
             return CellStatistics(self.counts + other.counts, means, step - (means - near), inside)
-
-    __add__ = add
 
     def reindex(self, rows: Ints, columns: Ints, shape: tuple[int, int]) -> CellStatistics:
         """Move the cells to a table of `shape`: domain i to row ``rows[i]``, class j to column ``columns[j]``."""

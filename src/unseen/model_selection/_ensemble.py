@@ -464,7 +464,7 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         empty = self.classes_[:0] if method == "predict" else np.empty((0, len(self.classes_)))
         if sample_domain is None:
             return map_blocks(predict_block, rows, empty)
-        rows, domains = align_blocks(rows, labels, exact=True)
+        rows, domains = align_blocks(rows, labels)
         return map_blocks(predict_block, rows, empty, domains[:, None])
 
     def check_partial_batches(self) -> None:

@@ -203,8 +203,8 @@ class EncodedLabels:
         return cls(names, codes)
 
     @classmethod
-    def from_classes(cls, y: Labels, declared: Labels | None) -> EncodedLabels:
-        """Encode the class labels of a chunk of samples; raise if a class is not among the declared ones."""
+    def from_classes(cls, y: Labels) -> EncodedLabels:
+        """Encode the class labels of a chunk of samples."""
         check_no_missing_labels(y, "y")
         names, codes = np.unique(y, return_inverse=True)
         # The type of the names is checked, not that of y: a small chunk may hold many classes.
@@ -212,12 +212,6 @@ class EncodedLabels:
             kind = type_of_target(names, input_name="y")
         if kind not in ("binary", "multiclass"):
             raise ValueError(f"y must hold class labels; got labels of type {kind!r}, such as {names.tolist()[0]!r}.")
-        if declared is not None and not np.isin(names, declared).all():
-            unknown = names[~np.isin(names, declared)].tolist()
-            raise ValueError(
-                f"y holds classes that were not declared: {unknown}. The declared classes are {declared.tolist()}. "
-                "Pass all classes to the first call of partial_fit, or omit `classes` to allow new ones."
-            )
         return cls(names, codes.astype(np.intp))
 
 
