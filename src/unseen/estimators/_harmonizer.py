@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..exceptions import SmallBatchError, warn
-from ..linalg import Array, Ints, check_squares, largest_entry
+from ..linalg import Array, check_squares, largest_entry
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters, reset_fitted_attributes
 from ..utils.validation import (
     EncodedLabels,
@@ -401,17 +402,12 @@ def _refuse_labels(C: Array, y: Any) -> None:
     partitions = [codes] if len(names) == 2 else [codes, *[codes == i for i in range(len(names))]]
     for column in range(C.shape[1]):
         values = np.unique(C[:, column], return_inverse=True)[1]
-        if any(_is_same_partition(values, partition) for partition in partitions):
+        if any(adjusted_rand_score(values, partition) == 1 for partition in partitions):
             raise ValueError(
                 f"Column {column} of covariates tells the class labels in y. New samples come without labels, and "
                 "harmonizing samples by their own labels leaks them into the features. Remove the column; to estimate "
                 "the effects of the domains net of the classes, use preserve_classes=True."
             )
-
-
-def _is_same_partition(first: Ints, second: Ints) -> bool:
-    n_pairs = len(np.unique(np.stack([first, second]), axis=1).T)
-    return n_pairs == len(np.unique(first)) == len(np.unique(second))
 
 
 def _class_indicators(y: Labels, caller: str) -> Array:

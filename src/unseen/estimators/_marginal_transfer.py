@@ -9,10 +9,9 @@ import numpy as np
 from scipy import linalg
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -66,15 +65,10 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         0 distributions are ignored: this is a plain kernel logistic regression.
     balance : {"domains", "none"}, default="domains"
         Whether all domains have the same weight, as in the paper, or all samples.
-    n_components : int, default=None
-        Number of random Fourier features for the embedding, and again for the kernel of pairs. None uses the exact
-        kernel, whose memory grows with the square of the number of samples.
     tol : float, default=1e-6
         Tolerance of the optimizer.
     max_iter : int, default=1000
         Maximum number of iterations of the optimizer.
-    random_state : int, RandomState instance or None, default=0
-        Seed of the random features.
 
     Attributes
     ----------
@@ -82,18 +76,14 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         Class labels.
     domains_ : ndarray of shape (n_domains,)
         Domains seen in training; a single None if they were not named.
-    domain_embeddings_ : ndarray of shape (n_domains, n_components)
-        Random features of the distributions of the source domains; with `n_components`.
     domain_distances_ : ndarray of shape (n_domains, n_domains)
         Squared distances :math:`\|m(P) - m(P')\|^2` between the embeddings of the source domains.
     gamma_, embedding_gamma_, domain_gamma_ : float
         The coefficients as numbers.
     X_fit_ : ndarray of shape (n_training_samples, n_features)
-        The training samples whose weight is not zero; with the exact kernel.
+        The training samples whose weight is not zero.
     dual_coef_ : ndarray of shape (n_training_samples, 1 or n_classes)
-        Coefficients of the training samples; with the exact kernel.
-    coef_ : ndarray of shape (1 or n_classes, n_components)
-        Coefficients of the random features; with `n_components`.
+        Coefficients of the training samples.
     intercept_ : ndarray of shape (1 or n_classes,)
         Intercepts.
     n_iter_ : int
@@ -123,10 +113,8 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
     embedding_gamma: float | str = "median"
     domain_gamma: float | str = "median"
     balance: Literal["domains", "none"] = "domains"
-    n_components: int | None = None
     tol: float = 1e-6
     max_iter: int = 1_000
-    random_state: Any = 0
 
     transductive: ClassVar[bool] = True  # predictions depend on the other rows of a new domain
     __metadata_request__fit: ClassVar = {"sample_domain": True, "sample_weight": True}
@@ -141,10 +129,8 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         "embedding_gamma": [Interval(Real, 0, None, closed="neither"), str],
         "domain_gamma": [Interval(Real, 0, None, closed="left"), str],
         "balance": [StrOptions({"domains", "none"})],
-        "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "random_state": ["random_state"],
     }
 
     @require_named_domains
@@ -192,30 +178,34 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         self.domains_ = coded.names
         self.gamma_ = _resolve(self.gamma, "gamma", X)
         self.embedding_gamma_ = _resolve(self.embedding_gamma, "embedding_gamma", X)
-        if self.n_components is None:
-            check_memory(
-                f"{type(self).__name__} with n_components=None on {len(X):,} samples",
-                len(X),
-                copies=4,  # the kernel matrix, its eigenvectors, and two of the features
-                advice="Set n_components, for example to 1000, or fit on a subsample.",
-            )
-            features, back = self._fit_exact(X, coded.codes, _shares(coded.codes, weight))
-        else:
-            self._origin = np.average(X, axis=0, weights=weight)
-            features = self._fit_random(X, coded.codes, _shares(coded.codes, weight))
+        # The kernel matrix, its eigenvectors, and two of the features.
+        advice = "Fit on a subsample."
+        check_memory(f"{type(self).__name__} on {len(X):,} samples", len(X), copies=4, advice=advice)
+        self.X_fit_ = X
+        self._domain = coded.codes
+        self._shares = _shares(coded.codes, weight)
+        self._similarities = _similarities(X, self._shares, X, self._shares, self.embedding_gamma_)
+        own = self._similarities.diagonal()
+        self._set_domain_gamma(own[:, None] + own - 2 * self._similarities)
+        K = squared_distances(X)
+        K *= -self.gamma_
+        K -= (self.domain_gamma_ * self.domain_distances_)[np.ix_(coded.codes, coded.codes)]
+        np.exp(K, out=K)
+        # Features whose inner products are the kernel.
+        values, vectors = linalg.eigh(K, overwrite_a=True, check_finite=False)
+        kept = values > len(X) * EPS * values[-1]
+        roots = np.sqrt(values[kept])
+        vectors = vectors[:, kept]
 
         totals = np.bincount(coded.codes, weight)
         if self.balance == "domains":
             weight = weight * (weight.sum() / (len(totals) * totals))[coded.codes]
         # Newton steps reach any tolerance; L-BFGS stops at half of the digits.
         head = LogisticRegression(C=self.C, solver="newton-cg", tol=self.tol, max_iter=self.max_iter)
-        head.fit(features, codes, sample_weight=weight)
+        head.fit(vectors * roots, codes, sample_weight=weight)
         self.intercept_ = head.intercept_
         self.n_iter_ = int(np.max(head.n_iter_))
-        if self.n_components is None:
-            self.dual_coef_ = back @ head.coef_.T
-        else:
-            self.coef_ = head.coef_
+        self.dual_coef_ = (vectors / roots) @ head.coef_.T
         return self
 
     def decision_function(self, X: Any, *, sample_domain: Any = None) -> Array:
@@ -246,8 +236,7 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
             if name not in known and self.domain_gamma_ and len(batch) < MIN_ROWS:
                 remedies = ("batch", "source") if self.domains_.tolist() != [None] else ("batch",)
                 raise SmallBatchError(name, len(batch), MIN_ROWS, remedies)
-            score = self._score_exact if self.n_components is None else self._score_random
-            scores[rows] = score(batch, known.get(name)) + self.intercept_
+            scores[rows] = self._score(batch, known.get(name)) + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
@@ -319,24 +308,7 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         """
         return float(accuracy_score(y, self.predict(X, sample_domain=sample_domain), sample_weight=sample_weight))
 
-    def _fit_exact(self, X: Array, domain: Ints, shares: Array) -> tuple[Array, Array]:
-        """Features whose inner products are the exact kernel, and the map from their weights to dual coefficients."""
-        self.X_fit_ = X
-        self._domain = domain
-        self._shares = shares
-        self._similarities = _similarities(X, shares, X, shares, self.embedding_gamma_)
-        own = self._similarities.diagonal()
-        self._set_domain_gamma(own[:, None] + own - 2 * self._similarities)
-        K = squared_distances(X)
-        K *= -self.gamma_
-        K -= (self.domain_gamma_ * self.domain_distances_)[np.ix_(domain, domain)]
-        np.exp(K, out=K)
-        values, vectors = linalg.eigh(K, overwrite_a=True, check_finite=False)
-        kept = values > len(X) * EPS * values[-1]
-        roots = np.sqrt(values[kept])
-        return vectors[:, kept] * roots, vectors[:, kept] / roots
-
-    def _score_exact(self, batch: Array, known: int | None) -> Array:
+    def _score(self, batch: Array, known: int | None) -> Array:
         """Decision values without intercepts of a batch from one domain, which may be known."""
         if known is not None:
             distances = self.domain_distances_[known]
@@ -353,41 +325,6 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
             K *= -self.gamma_
             scores[rows] = np.exp(K, out=K) @ coef
         return scores
-
-    def _fit_random(self, X: Array, domain: Ints, shares: Array) -> Array:
-        """Random features of the kernel of pairs.
-
-        The embedding of a distribution is the mean of random features of its samples. With it, the kernel of pairs is
-        one Gaussian kernel of the sample and the embedding side by side, which has random features itself.
-        """
-        rng = check_random_state(self.random_state)
-        embedder = RBFSampler(gamma=self.embedding_gamma_, n_components=self.n_components, random_state=rng)
-        self._embedder = embedder.fit(X)
-        self.domain_embeddings_ = shares.T @ embedder.transform(X - self._origin)
-        self._set_domain_gamma(squared_distances(self.domain_embeddings_))
-        width = self.domain_embeddings_.shape[1]
-        self._sample_frequencies = np.sqrt(2 * self.gamma_) * rng.normal(size=(X.shape[1], width))
-        self._domain_frequencies = np.sqrt(2 * self.domain_gamma_) * rng.normal(size=(width, width))
-        self._phases = rng.uniform(0, 2 * np.pi, size=width)
-        return self._random_features(X, self.domain_embeddings_, domain)
-
-    def _random_features(self, X: Array, embeddings: Array, domain: Ints) -> Array:
-        """Random features of samples whose domains have these embeddings."""
-        # The part of an embedding is the same for all samples of its domain.
-        features = (X - self._origin) @ self._sample_frequencies
-        features += (embeddings @ self._domain_frequencies + self._phases)[domain]
-        np.cos(features, out=features)
-        features *= np.sqrt(2 / features.shape[1])
-        return features
-
-    def _score_random(self, batch: Array, known: int | None) -> Array:
-        """Decision values without intercepts of a batch from one domain, which may be known."""
-        if known is not None:
-            embedding = self.domain_embeddings_[known]
-        else:
-            embedding = self._embedder.transform(batch - self._origin).mean(axis=0)
-        domain = np.zeros(len(batch), dtype=np.intp)
-        return self._random_features(batch, embedding[None], domain) @ self.coef_.T
 
     def _set_domain_gamma(self, distances: Array) -> None:
         """Store squared distances between embeddings, and the coefficient of their kernel."""
