@@ -13,9 +13,15 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..linalg import Array, Moments
+from ..linalg import Array, Ints, Moments
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
-from ..utils.validation import EncodedLabels, Labels, require_named_domains
+from ..utils.validation import (
+    EncodedLabels,
+    Labels,
+    require_named_domains,
+    warn_masked_labels,
+    warn_single_domain,
+)
 
 MomentsByDomain = Mapping[Any, Moments]
 
@@ -35,14 +41,11 @@ class DomainCenters:
     owner, advice : str
         The estimator or parameter that subtracts means, and what to do if a domain has a single sample; for the error
         message.
-    unnamed : str, default="X"
-        Name of samples without labels in the error message.
     """
 
     stored_means: Mapping[Any, Array]
     owner: str
     advice: str
-    unnamed: str = "X"
 
     def moments(self, values: Array, domain: Labels | EncodedLabels | None = None) -> dict[Any, Moments]:
         """Return the moments of the samples of each new domain, by name."""
@@ -56,7 +59,7 @@ class DomainCenters:
         """Raise if all samples of a new domain are one sample, which cannot be centered on its own mean."""
         for name, of_domain in moments.items():
             if of_domain.count == 1:
-                subject = self.unnamed if name is None else f"domain {name!r}"
+                subject = "X" if name is None else f"domain {name!r}"
                 raise ValueError(
                     f"{self.owner} subtracts the mean of each new domain, but {subject} has a single sample, which "
                     f"would become all zeros. {self.advice}"
@@ -120,6 +123,12 @@ class DomainTransformer(TransformerMixin):
             The training samples as `transform` gives them.
         """
         return self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
+
+
+def warn_about_labels(classes: Labels, domains: Labels, counts: Ints, estimator: BaseEstimator) -> None:
+    """Warn about a single domain, and about domains whose labels look masked."""
+    warn_single_domain(domains, type(estimator).__name__)
+    warn_masked_labels(classes, domains, counts, type(estimator).__name__)
 
 
 def get_domain_centers(transformer: DomainTransformer) -> DomainCenters:

@@ -393,16 +393,15 @@ def _check_covariates(covariates: Any, n_samples: int) -> Array:
 
 def _refuse_labels(C: Array, y: Any) -> None:
     """Raise if a covariate is the class label, or the indicator of a class, by another name."""
-    labels = None if y is None else np.asarray(y)
-    if labels is None or labels.shape != (len(C),) or not C.shape[1]:
+    labels = np.asarray(y)
+    if labels.shape != (len(C),):
         return
     names, codes = np.unique(labels, return_inverse=True)
     if not 1 < len(names) < len(labels):
         return
-    partitions = [codes] if len(names) == 2 else [codes, *[codes == i for i in range(len(names))]]
+    partitions = [codes, *(codes == i for i in range(len(names)))]
     for column in range(C.shape[1]):
-        values = np.unique(C[:, column], return_inverse=True)[1]
-        if any(adjusted_rand_score(values, partition) == 1 for partition in partitions):
+        if any(adjusted_rand_score(C[:, column].astype(str), partition) == 1 for partition in partitions):
             raise ValueError(
                 f"Column {column} of covariates tells the class labels in y. New samples come without labels, and "
                 "harmonizing samples by their own labels leaks them into the features. Remove the column; to estimate "
@@ -430,21 +429,17 @@ def _within_coef(X: Array, regressors: Array, domains: EncodedLabels) -> Array:
     if not n_columns:
         return np.empty((0, X.shape[1]))
     within = _within(regressors, domains)
-    sizes = np.abs(regressors).max(axis=0)
     spreads = np.sqrt(np.square(within).mean(axis=0))
-    constant = spreads <= ROUNDING * sizes
-    standard = within / np.where(constant, 1.0, spreads)
-    rank = np.linalg.matrix_rank(standard, tol=np.sqrt(EPS) * np.sqrt(len(X))) if not constant.any() else 0
+    is_constant = spreads <= ROUNDING * np.abs(regressors).max(axis=0)
+    standard = np.where(is_constant, 0.0, within / np.where(is_constant, 1.0, spreads))
+    rank = np.linalg.matrix_rank(standard, tol=np.sqrt(EPS * len(X)))
     if rank < n_columns:
-        reason = (
-            f"column(s) {format_list(np.flatnonzero(constant).tolist())} are constant within every domain"
-            if constant.any()
-            else f"only {rank} of {n_columns} columns are linearly independent within domains"
-        )
         raise ValueError(
             "The effects of covariates or classes cannot be separated from those of the domains, or from one another: "
-            f"of the covariates (columns first) and class indicators, {reason}. Remove covariates, set "
-            "preserve_classes=False, or add domains in which they vary."
+            f"of the covariates (columns first) and class indicators, only {rank} of {n_columns} columns are linearly "
+            f"independent within domains, and column(s) {format_list(np.flatnonzero(is_constant).tolist())} are "
+            "constant within every domain. Remove covariates, set preserve_classes=False, or add domains in which they "
+            "vary."
         )
     coef, *_ = np.linalg.lstsq(standard, _within(X, domains), rcond=None)
     return coef / spreads[:, None]

@@ -24,9 +24,8 @@ from ..utils.validation import (
     check_weights,
     encode_classes,
     require_named_domains,
-    warn_masked_labels,
-    warn_single_domain,
 )
+from ._domain_centering import warn_about_labels
 
 BLOCK_ENTRIES = 2**22  # kernel values computed at a time: 32 MiB
 MIN_ROWS = 2  # the distribution of one row is the row itself
@@ -120,7 +119,6 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
     __metadata_request__fit: ClassVar = {"sample_domain": True, "sample_weight": True}
     __metadata_request__predict: ClassVar = {"sample_domain": True}
     __metadata_request__predict_proba: ClassVar = {"sample_domain": True}
-    __metadata_request__predict_log_proba: ClassVar = {"sample_domain": True}
     __metadata_request__decision_function: ClassVar = {"sample_domain": True}
     __metadata_request__score: ClassVar = {"sample_domain": True, "sample_weight": True}
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -170,9 +168,7 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
             )
         weight = np.ones(len(X)) if weight is None else weight
         classes, codes = encode_classes(y, type(self).__name__)
-        warn_single_domain(coded.names, type(self).__name__)
-        counts = Membership.from_codes(codes, coded.codes, (len(coded.names), len(classes))).counts
-        warn_masked_labels(classes, coded.names, counts, type(self).__name__)
+        warn_about_labels(classes, coded.names, Membership.from_codes(codes, coded.codes).counts, self)
 
         self.classes_ = classes
         self.domains_ = coded.names
@@ -252,25 +248,10 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         P : ndarray of shape (n_samples, n_classes)
             Probabilities, in the order of `classes_`.
         """
-        return np.exp(self.predict_log_proba(X, sample_domain=sample_domain))
-
-    def predict_log_proba(self, X: Any, *, sample_domain: Any = None) -> Array:
-        """Logarithms of the class probabilities.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As for `decision_function`.
-
-        Returns
-        -------
-        log_P : ndarray of shape (n_samples, n_classes)
-            Logarithms of what `predict_proba` returns.
-        """
         scores = self.decision_function(X, sample_domain=sample_domain)
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=1)
-        return log_softmax(scores, axis=1)
+        return np.exp(log_softmax(scores, axis=1))
 
     def predict(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Class labels.

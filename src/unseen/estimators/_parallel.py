@@ -121,16 +121,12 @@ def cluster_errors(client: Any) -> Iterator[None]:
 def _describe_loss(error: Exception, client: Any) -> str | None:
     """Return the reason if an error means that the cluster is lost, otherwise None."""
     scheduler = import_module("distributed.scheduler")
-    if isinstance(error, scheduler.KilledWorker):
-        return f"Dask workers died repeatedly while they worked on the same task, perhaps for lack of memory: {error}"
-    if isinstance(error, (scheduler.NoWorkerError, scheduler.NoValidWorkerError)):
-        return f"The Dask cluster has no workers left: {error} Start workers and try again."
-    if isinstance(error, CancelledError) and "scheduler-connection-lost" not in str(error):
-        return f"The Dask cluster canceled the computation: {error}"
+    if isinstance(error, (scheduler.KilledWorker, scheduler.NoWorkerError, scheduler.NoValidWorkerError)):
+        return f"The Dask cluster has no workers left: {error} Start workers, perhaps with more memory, and try again."
     if isinstance(error, (CancelledError, import_module("distributed").comm.CommClosedError)):
         return (
-            "The connection to the Dask scheduler was lost, and the computation with it. Check whether the scheduler "
-            "is running, and try again."
+            f"The connection to the Dask scheduler was lost, or it canceled the computation: {error} Check whether the "
+            "scheduler is running, and try again."
         )
     if client.status in ("closing", "closed"):
         return f"The Dask client was closed before the computation ended: {error}"

@@ -26,8 +26,6 @@ from ..utils.validation import (
     check_domains,
     encode_classes,
     require_named_domains,
-    warn_masked_labels,
-    warn_single_domain,
 )
 from ._dask import (
     align_blocks,
@@ -38,8 +36,7 @@ from ._dask import (
     row_blocks,
     sample_rows,
 )
-from ._docs import shared_docs
-from ._domain_centering import DomainCenters, DomainTransformer, apply_centering
+from ._domain_centering import DomainCenters, DomainTransformer, apply_centering, warn_about_labels
 from ._feature_space import (
     check_gram,
     combine_features,
@@ -55,9 +52,70 @@ NON_NEGATIVE = Interval(Real, 0, None, closed="left")
 FEATURE_MAPS: list[Any] = [StrOptions({"linear"}), HasMethods(["fit", "transform"]), None]
 RIDGE_SCALE = 0.01  # The ridge "scale" is a power of this share of the norm of the centered kernel matrix.
 
-
 # Attributes that `finalize` sets, and that a further chunk makes obsolete.
 SOLUTION_ATTRIBUTES = ("eigenvalues_", "residual_", "coef_", "offset_", "recentered_")
+
+
+COMMON = """\
+ridge : float, "scale" or a multiple such as "0.1*scale", default="scale"
+    Weight of ``tr(B'B)`` in the denominator, on the scale of the {power} of the centered kernel matrix Kc.
+    "scale" is {scale}.
+kernel : str or callable, default="rbf"
+    Any kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function of two samples.
+{kernel_parameters}
+scaling : {"paper", "unit_norm"}, default="paper"
+    Length of the columns of B before they are divided by the square roots of their eigenvalues: "paper" makes
+    ``B'AB = I`` for the denominator A, "unit_norm" makes them unit vectors, as released code does.
+centering : {"source", "target"}, default="source"
+    Which mean is subtracted from new samples: "source" subtracts the mean of the training data, "target" the mean of
+    the batch of each new domain, as Algorithm 1 of the paper does. Results with "target" are transductive, and they
+    assume that class proportions in the batch resemble those of the source domains.
+feature_map : transformer, "linear" or None, default=None
+    Explicit features instead of `kernel`, such as :class:`~unseen.PivotedNystroem`: memory no longer grows with the
+    square of the number of samples. "linear" uses X itself. A map must work row by row; for `partial_fit`, freeze a
+    fitted one with :class:`sklearn.frozen.FrozenEstimator`."""
+
+ATTRIBUTES = """\
+eigenvalues_ : ndarray of shape (n_components,)
+    Ratio of numerator to denominator for each component, in decreasing order. After `partial_fit`, this and the other
+    attributes of the solution exist once `finalize` or `transform` was called.
+residual_ : ndarray of shape (n_components,)
+    Bounds on the relative errors of the eigenvalues, from the residuals of the solution; infinite without a ridge.
+classes_ : ndarray of shape (n_classes,)
+    Class labels.
+domains_ : ndarray of shape (n_domains,)
+    Domains seen in training; a single None if they were not named.
+cell_counts_ : ndarray of shape (n_domains, n_classes)
+    Number of training samples of each class in each domain.
+gamma_ : float or None
+    The kernel coefficient that was used; only without `feature_map`.
+X_fit_ : {ndarray, sparse matrix} of shape (n_samples, n_features)
+    Training samples, needed to evaluate the kernel; only without `feature_map`, None for a precomputed kernel.
+dual_coef_ : ndarray of shape (n_samples, n_components)
+    Weight of each training sample in each component; only without `feature_map`.
+feature_map_ : transformer or None
+    The fitted feature map; None for "linear". Only with `feature_map`.
+coef_ : ndarray of shape (n_map_features, n_components)
+    Weight of each feature in each component; only with `feature_map`.
+statistics_ : dict of ndarrays
+    Statistics of the training samples as plain arrays: names, counts, cell means and the scatter within cells; only
+    with `feature_map`.
+offset_ : ndarray of shape (n_components,)
+    The mean that is subtracted from projected samples.
+recentered_ : bool
+    Whether `recenter` estimated `offset_` on unlabeled target data.
+{features_in}"""
+
+RIDGE_SCALES = {1: ("eigenvalues", "``1e-2 * norm(Kc)``"), 2: ("squared eigenvalues", "``1e-4 * norm(Kc) ** 2``")}
+
+
+def _shared_docs(ridge_power: int) -> dict[str, str]:
+    """Return the texts that replace ``{common}`` and ``{attributes}`` in the docstring of a projection."""
+    power, scale = RIDGE_SCALES[ridge_power]
+    return {
+        "common": COMMON.replace("{power}", power).replace("{scale}", scale),
+        "attributes": ATTRIBUTES,
+    }
 
 
 def _has_feature_map(projection: Projection) -> bool:
@@ -99,7 +157,7 @@ class Projection(DomainTransformer, KernelTransformer):
     __metadata_request__partial_fit: ClassVar = {"sample_domain": True}
 
     def __init_subclass__(cls) -> None:
-        cls._shared_docs = {**shared_docs(cls._ridge_power), **Projection._shared_docs}
+        cls._shared_docs = {**_shared_docs(cls._ridge_power), **Projection._shared_docs}
         super().__init_subclass__()
 
     @abstractmethod
@@ -144,7 +202,7 @@ class Projection(DomainTransformer, KernelTransformer):
         self._validate_params()
         reset_fitted_attributes(self)
         if self.feature_map is not None:
-            self._store_statistics(self._collect_statistics(X, y, sample_domain, is_complete=True))
+            self._store_statistics(self._collect_statistics(X, y, sample_domain, min_samples=2))
             return self.finalize()
         if is_dask(X):
             raise ValueError(
@@ -152,12 +210,12 @@ class Projection(DomainTransformer, KernelTransformer):
                 'collection. Set feature_map, for example to unseen.PivotedNystroem(1000) or to "linear", whose '
                 "statistics are summed over blocks."
             )
-        X, classes, domains = self._check_training_data(X, y, sample_domain, is_complete=True)
+        X, classes, domains = self._check_training_data(X, y, sample_domain, min_samples=2)
         if self.kernel == "precomputed":
             check_gram(X)
         membership = Membership.from_codes(classes.codes, domains.codes)
         self._set_cell_counts(classes.names, domains.names, membership.counts)
-        self._warn_about_labels()
+        self._check_labels()
         self._solve_kernel(X, membership)
         return self
 
@@ -208,27 +266,9 @@ class Projection(DomainTransformer, KernelTransformer):
             The fitted projection.
         """
         if "statistics_" in vars(self) and "offset_" not in vars(self):
-            if self._needs_labels():
-                encode_classes(self.classes_, type(self).__name__)  # raises for a single class
             self._solve_statistics(Statistics.from_arrays(self.statistics_))
         check_is_fitted(self, "offset_")
         return self
-
-    def get_feature_names_out(self, input_features: Any = None) -> Any:
-        """Return the names of the components.
-
-        Parameters
-        ----------
-        input_features : array-like of str, default=None
-            Not used.
-
-        Returns
-        -------
-        names : ndarray of str
-            The lower-case name of the class, numbered.
-        """
-        self.finalize()
-        return super().get_feature_names_out(input_features)
 
     def transform(self, X: Any, *, sample_domain: Any = None) -> Any:
         """Project samples onto the learned components.
@@ -308,7 +348,7 @@ class Projection(DomainTransformer, KernelTransformer):
 
     @property
     def _n_features_out(self) -> int:
-        return len(self.eigenvalues_)
+        return len(self.finalize().eigenvalues_)
 
     def _check_samples(
         self, X: Any, *, y: Any = "no_validation", reset: bool = True, ensure_min_samples: int = 1
@@ -317,22 +357,15 @@ class Projection(DomainTransformer, KernelTransformer):
         return self._sample_kernel.check(self, X, y=y, reset=reset, ensure_min_samples=ensure_min_samples)
 
     def _check_training_data(
-        self, X: Any, y: Any, domain: Any, *, reset: bool = True, is_complete: bool = False
+        self, X: Any, y: Any, domain: Any, *, reset: bool = True, min_samples: int = 1
     ) -> tuple[Any, EncodedLabels, EncodedLabels]:
-        """Return validated samples, their classes and their domains.
-
-        `is_complete` raises if the samples cannot be a complete training set, for lack of samples or classes.
-        """
-        min_samples = 2 if is_complete else 1
-        if not self._needs_labels():
+        """Return validated samples, their classes and their domains."""
+        if self._needs_labels():
+            X, y = self._check_samples(X, y=y, reset=reset, ensure_min_samples=min_samples)
+            classes = EncodedLabels.from_classes(y)
+        else:
             X = self._check_samples(X, reset=reset, ensure_min_samples=min_samples)
             classes = EncodedLabels.unnamed(X.shape[0])
-        else:
-            X, y = self._check_samples(X, y=y, reset=reset, ensure_min_samples=min_samples)
-            if is_complete:
-                classes = EncodedLabels(*encode_classes(y, type(self).__name__))
-            else:
-                classes = EncodedLabels.from_classes(y)
         return X, classes, EncodedLabels.from_domains(domain, X.shape[0])
 
     def _set_cell_counts(self, classes: Labels, domains: Labels, counts: Ints) -> None:
@@ -342,22 +375,20 @@ class Projection(DomainTransformer, KernelTransformer):
         if self._needs_labels():
             self.classes_ = classes
 
-    def _warn_about_labels(self) -> None:
-        """Warn about a single domain, and about domains whose labels look masked."""
-        warn_single_domain(self.domains_, type(self).__name__)
+    def _check_labels(self) -> None:
+        """Raise for a single class; warn about a single domain, and about domains whose labels look masked."""
+        classes = np.array([None])
         if self._needs_labels():
-            warn_masked_labels(self.classes_, self.domains_, self.cell_counts_, type(self).__name__)
+            classes, _ = encode_classes(self.classes_, type(self).__name__)
+        warn_about_labels(classes, self.domains_, self.cell_counts_, self)
 
     def _collect_statistics(
-        self, X: Any, y: Any, sample_domain: Any, *, reset: bool = True, is_complete: bool = False
+        self, X: Any, y: Any, sample_domain: Any, *, reset: bool = True, min_samples: int = 1
     ) -> Statistics:
-        """Return the statistics of the features of samples; with `reset` the feature map is fitted first.
-
-        `is_complete` raises if the samples cannot be a complete training set.
-        """
+        """Return the statistics of the features of samples; with `reset` the feature map is fitted first."""
         if is_dask(X):
             return self._collect_dask_statistics(X, y, sample_domain, reset=reset)
-        X, classes, domains = self._check_training_data(X, y, sample_domain, reset=reset, is_complete=is_complete)
+        X, classes, domains = self._check_training_data(X, y, sample_domain, reset=reset, min_samples=min_samples)
         all_features = self._fit_feature_map(X) if reset else None
 
         def get_features(rows: slice) -> Array:
@@ -405,7 +436,7 @@ class Projection(DomainTransformer, KernelTransformer):
 
     def _solve_statistics(self, statistics: Statistics) -> None:
         """Solve the eigenproblem in the space of the feature map."""
-        self._warn_about_labels()
+        self._check_labels()
         cells = statistics.cells
         spectrum = feature_spectrum(cells, type(self).__name__)
         problem = make_problem(self, cells.counts, float(np.linalg.norm(spectrum.values)))

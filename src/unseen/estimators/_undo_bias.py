@@ -21,9 +21,8 @@ from ..utils.validation import (
     check_weights,
     encode_classes,
     require_named_domains,
-    warn_masked_labels,
-    warn_single_domain,
 )
+from ._domain_centering import warn_about_labels
 
 BIAS = 10.0  # a column this large makes the penalty on its weight, hence on the intercept, negligible
 POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -132,9 +131,7 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64)
         classes, codes = encode_classes(y, type(self).__name__)
         domains = EncodedLabels.from_domains(sample_domain, len(X))
-        counts = Membership.from_codes(codes, domains.codes).counts
-        warn_single_domain(domains.names, type(self).__name__)
-        warn_masked_labels(classes, domains.names, counts, type(self).__name__)
+        warn_about_labels(classes, domains.names, Membership.from_codes(codes, domains.codes).counts, self)
         weight = check_weights(sample_weight, len(X))
         mean, scale = mean_and_scale(X, weight)
         standard = np.hstack([(X - mean) / scale, np.full((len(X), 1), BIAS)])
@@ -194,13 +191,6 @@ def mean_and_scale(X: Array, weight: Array | None) -> tuple[Array, Array]:
 
 def augment_by_domain(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:
     """Return rows [x, 0] and rows [x, x / sqrt(lambda) in the block of the domain], on which an SVM is Undo-Bias."""
-    n, d = X.shape
-    columns = np.arange(d)
-    block = d * (1 + domain)[:, None] + columns
-    data = np.concatenate([X.ravel(), np.hstack([X, X / np.sqrt(offset_penalty)]).ravel()])
-    indices = np.concatenate([np.tile(columns, n), np.hstack([np.tile(columns, (n, 1)), block]).ravel()])
-    lengths = np.concatenate([[0], np.full(n, d), np.full(n, 2 * d)])
-    # liblinear takes 32-bit indices only, and raises an error for larger data.
-    index = np.int32 if max(len(data), d * (1 + n_domains)) <= np.iinfo(np.int32).max else np.int64
-    indptr = np.cumsum(lengths).astype(index)
-    return sparse.csr_array((data, indices.astype(index), indptr), shape=(2 * n, d * (1 + n_domains)))
+    shared = sparse.csr_array(X)
+    members = [sparse.csr_array(X * (domain == s)[:, None] / np.sqrt(offset_penalty)) for s in range(n_domains)]
+    return sparse.block_array([[shared, None], [shared, sparse.hstack(members)]], format="csr")

@@ -209,7 +209,7 @@ class EncodedLabels:
         names, codes = np.unique(y, return_inverse=True)
         # The type of the names is checked, not that of y: a small chunk may hold many classes.
         with ignore_warnings(MANY_CLASSES_WARNING):
-            kind = type_of_target(names, input_name="y")
+            kind = type_of_target(names, input_name="y", raise_unknown=True)
         if kind not in ("binary", "multiclass"):
             raise ValueError(f"y must hold class labels; got labels of type {kind!r}, such as {names.tolist()[0]!r}.")
         return cls(names, codes.astype(np.intp))
