@@ -15,7 +15,7 @@ from cli_models import FEATURES, encoded, predictions, printed_json, probabiliti
 from unseen.cli._predict import predict
 from unseen.models import Model
 from unseen.models._model_file import load_model
-from unseen.tables import Agreement
+from unseen.tables import count_agreement, summarize_agreement
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,10 @@ def test_a_table_without_labels_has_no_accuracy(home, tmp_path):
 
 def test_whole_numbers_agree_however_they_are_written():
     labels = pl.Series(["7", " 7", "7.0", "-1", "7.5", "seven", "NA"])
-    found = Agreement.from_predictions(labels, [7] * 7, [-1, 7])
-    assert found.summary()["counts"] == [[0, 1], [0, 3]]
-    assert (found.others.examples, found.unlabeled) == (("7.5", "seven"), 1)
+    classes = np.array([-1, 7])
+    found = summarize_agreement(*count_agreement(labels, [7] * 7, classes), classes)
+    assert found["counts"] == [[0, 1], [0, 3]]
+    assert (found["others"]["labels"], found["unlabeled"]) == (["7.5", "seven"], 1)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])

@@ -133,7 +133,7 @@ def test_a_panic_of_polars_becomes_an_error_that_names_the_frame(monkeypatch):
     def panic(*_, **__):
         raise pl.exceptions.PanicException("assertion failed: offsets")
 
-    monkeypatch.setattr("unseen.tables._values._convert_pandas_column", panic)
+    monkeypatch.setattr("unseen.tables._values.convert_column", panic)
     with pytest.raises(
         TableError, match=r"The frame cannot be used:\n- it cannot be read: assertion failed: offsets\."
     ):

@@ -81,7 +81,7 @@ def make_option(panel: str | None, *names: str, **settings: Any) -> Any:
 
 # Data
 DATA_HELP = (
-    "Table (.csv, .tsv, .xlsx, .jsonl, .parquet, .feather, .npz), or several: a folder, or a pattern in quotes. Each "
+    "Table (.csv, .tsv, .xlsx, .parquet, .feather, .npz), or several: a folder, or a pattern in quotes. Each "
     "of several files is one domain, unless --domain names a column or the file names are those of parts of a table."
 )
 Data = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]

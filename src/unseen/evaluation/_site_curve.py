@@ -323,7 +323,7 @@ def site_learning_curve(
 
     Parameters
     ----------
-    data : DataFrame, dict, list of dict, structured array, str, path, Table or array-like
+    data : DataFrame, dict, list of dict, str, path, Table or array-like
         A table with columns of labels and domains, or samples with `y` and `sample_domain`.
     y, sample_domain : array-like of shape (n_samples,), default=None
         Classes and domains of samples, unless they are columns of a table.

@@ -20,7 +20,7 @@ from scipy.special import bdtrc
 from ..estimators import map_on_cluster
 from ..linalg import Array, Moments, merge_moments
 from ..model_selection import TablePreparation
-from ..tables import Agreement, NewValues, format_count, select_formulas
+from ..tables import NewValues, count_agreement, format_count, select_formulas, summarize_agreement
 from ..utils.progress import progress
 from ..utils.validation import EncodedLabels, Labels, format_list
 from ._new_data import NewRows, NewTable, RowRange
@@ -239,8 +239,8 @@ class BatchPrediction:
         texts = [column for column in batch.kept if column.dtype == pl.String]
         facts["formulas"] = {text.name: NewValues.from_series(select_formulas(text)) for text in texts}
         if batch.labels is not None:
-            agreement = Agreement.from_predictions(batch.labels, labels, model.classes_, batch.domain)
-            facts["agreement"] = {"label": agreement}
+            facts["agreement"], others = count_agreement(batch.labels, labels, model.classes_, batch.domain)
+            facts["other_labels"] = {"label": others}
         columns: dict[str, Any] = {}
         if batch.domain is not None:
             columns["domain"] = batch.domain
@@ -259,7 +259,10 @@ class BatchPrediction:
         """Summarize the predictions in values that JSON can represent, after all batches were processed."""
         facts = self.facts
         n_rows = sum(facts["labels"].values())
-        agreement = facts.get("agreement", {}).get("label")
+        agreement = None
+        if "agreement" in facts:
+            others = facts["other_labels"]["label"]
+            agreement = summarize_agreement(facts["agreement"], others, self.model.classes_)
         return {
             "output": output,
             "rows": n_rows,
@@ -269,7 +272,7 @@ class BatchPrediction:
             "confidence": facts["confidence"]["sum"] / n_rows,
             "transductive": self.model.transductive,
             "sets": self._summarize_sets(),
-            "agreement": agreement.summary() if agreement is not None and agreement.rows else None,
+            "agreement": agreement,
             **describe_differences(facts, n_rows, self.model, self.table, self.card),
         }
 

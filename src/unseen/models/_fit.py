@@ -131,7 +131,7 @@ def fit(
 
     Parameters
     ----------
-    data : DataFrame, dict, list of dict, structured array, str, path or array-like of shape (n_samples, n_features)
+    data : DataFrame, dict, list of dict, str, path or array-like of shape (n_samples, n_features)
         A table with columns of labels and domains, in memory or as the path of a file or folder: see
         :func:`unseen.tables.load_table`. Or the features of the samples, with `y` and `sample_domain`.
     y : array-like of shape (n_samples,), default=None

@@ -99,7 +99,7 @@ class TablePredictions:
 class Model:
     """A fitted model and its card; :func:`unseen.fit` and :func:`unseen.load_model` return it.
 
-    Data are a DataFrame of pandas or polars, a dict of columns, a list of dicts, a structured array, or the path of a
+    Data are a DataFrame of pandas or polars, a dict of columns, a list of dicts, or the path of a
     table, folder or pattern. Their columns are matched by name and encoded like those of the training table. A dict of
     values or a Series of pandas is one row. An array must be encoded already. A notebook shows the card of the model.
 
@@ -197,7 +197,7 @@ class Model:
 
         Parameters
         ----------
-        data : DataFrame, dict, Series, list of dict, structured array, str, path or array-like
+        data : DataFrame, dict, Series, list of dict, str, path or array-like
             The samples; a dict of values or a Series is one sample.
         sample_domain : str or array-like, default=None
             The column that names domains, or the domain of each sample. None means that all samples are of one domain,
@@ -282,7 +282,7 @@ class Model:
 
         Parameters
         ----------
-        data : DataFrame, dict, list of dict, structured array, str or path
+        data : DataFrame, dict, list of dict, str or path
             Rows of the new domain. Rows without a label serve transductive models only.
         label : str, default=None
             The column of the classes; None means the label column of the training table.
@@ -485,7 +485,7 @@ class Model:
 
         Parameters
         ----------
-        data : DataFrame, dict, list of dict, structured array, str, path, array-like or NewTable
+        data : DataFrame, dict, list of dict, str, path, array-like or NewTable
             The table, of any size; or the result of `open_table`, for which `domain`, `keep` and `batch_size` are not
             used.
         output : str or path, default=None

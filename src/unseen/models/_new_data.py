@@ -256,6 +256,6 @@ def as_array(data: Any) -> Array:
         return np.asarray(data, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            "data must be a path, a DataFrame of pandas or polars, a dict, a list of dicts, a structured array, or an "
+            "data must be a path, a DataFrame of pandas or polars, a dict, a list of dicts, or an "
             f"array of encoded numbers; got {type(data).__name__}."
         ) from error

@@ -320,7 +320,7 @@ def diagnose(
 
     Parameters
     ----------
-    data : DataFrame, dict, list of dict, structured array, str, path, Table, array-like or sparse matrix
+    data : DataFrame, dict, list of dict, str, path, Table, array-like or sparse matrix
         A table with columns of labels and domains: see :func:`unseen.tables.load_table`. Or the features of the
         samples, of shape (n_samples, n_features), with `y` and `sample_domain`.
     y : array-like of shape (n_samples,), default=None

@@ -24,14 +24,15 @@ from ._load import (
     table_from_arrays,
 )
 from ._schema import (
-    Agreement,
     Column,
     NewValues,
     Scale,
     Schema,
     check_feature_magnitudes,
+    count_agreement,
     encode_class_labels,
     make_preprocessor,
+    summarize_agreement,
 )
 from ._survey import check_name_lengths, choose_batch_size
 from ._values import (
@@ -48,7 +49,6 @@ from ._values import (
 )
 
 __all__ = [
-    "Agreement",
     "Column",
     "Schema",
     "Table",

@@ -140,8 +140,8 @@ class ColumnRoles:
     """The role of each column; label and domain are None if they are unknown, or if files are domains.
 
     Columns in `left_out` are not features, for the reasons in `LEFT_OUT_REASONS`; those in `named_like_ids` may
-    identify rows or groups of rows. `categories` are columns that have levels whatever their values, because of their types or
-    because the options declare them.
+    identify rows or groups of rows. `categories` are columns that have levels whatever their values, because of their
+    types or because the options declare them.
     """
 
     files_are_domains: bool = False

@@ -6,8 +6,6 @@ import csv
 import difflib
 import glob
 import gzip
-import io
-import json
 import logging
 import math
 import os
@@ -18,8 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import IO, Any, NamedTuple
-from zipfile import ZipFile, ZipInfo
+from typing import Any, NamedTuple
+from zipfile import ZipFile
 
 import numpy as np
 import polars as pl
@@ -39,9 +37,6 @@ from ._values import (
     translate_read_errors,
 )
 
-# Placeholder for content that is not an array of numbers or text: a structure, or a pickled Python object.
-NOT_AN_ARRAY = np.empty((), dtype=object)
-TOO_LARGE = "it declares more values than fit into memory; it may be damaged"
 # Warnings of SciPy after which the loaded arrays differ from the content of the file.
 DISTORTING_WARNINGS = (
     "(Duplicate|Unreadable) variable|We do not support byte ordering|invalid value encountered in cast"
@@ -64,20 +59,16 @@ TEXT_OPTIONS = {
     "strings_to_formulas": False,
     "strings_to_numbers": False,
     "strings_to_urls": False,
+    "default_date_format": "yyyy-mm-dd hh:mm:ss",
 }
-# Files of text, by their ending, with the usual separator. An archive with the ending .zip holds one such file.
-TEXT_ENDINGS = {
-    ".csv": ",",
-    ".tsv": "\t",
-    ".csv.gz": ",",
-    ".tsv.gz": "\t",
-    ".csv.zip": ",",
-    ".tsv.zip": "\t",
-    ".zip": ",",
-}
-JSON_ENDINGS = (".jsonl", ".ndjson")  # one record in each line
+# Files of text, by their ending, with the usual separator.
+TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".csv.gz": ",", ".tsv.gz": "\t"}
 ARROW_ENDINGS = (".feather", ".arrow", ".ipc")
-ENDINGS = (*TEXT_ENDINGS, ".parquet", *ARROW_ENDINGS, *JSON_ENDINGS, *EXCEL_ENDINGS, *ARRAY_ENDINGS)
+ENDINGS = (*TEXT_ENDINGS, ".parquet", *ARROW_ENDINGS, *EXCEL_ENDINGS, *ARRAY_ENDINGS)
+OTHER_FORMATS = {
+    **dict.fromkeys((".xls", ".xlsb", ".ods"), " Save it as .xlsx or CSV."),
+    ".zip": " Unpack it first.",
+}
 # Names that programs give to the files of one table, such as part-00003-4f2a, chunk_3 or 00012.
 PART_NAME = re.compile(r"(part|chunk|shard|split|piece|block)[-_. ]?\d+([-_. ].*)?|\d+", re.IGNORECASE)
 # If values are separated by a semicolon, as in many European files, the decimal separator is a comma.
@@ -85,7 +76,6 @@ DECIMAL_COMMA = r"^\s*([+-]?\d*),(\d+(?:[eE][+-]?\d+)?)\s*$"
 # The limit of the csv module is lower, and a header with another separator is read as one long field first.
 MAX_HEADER_CHARACTERS = 2**24
 MAX_COLUMNS = 100_000
-MAX_JSON_COLUMNS = 5_000  # of which each record may have a few only
 MAX_SLICE_VALUES = 4_000_000  # decoded at a time from a Parquet file, whose row group may hold the whole table
 
 
@@ -129,7 +119,7 @@ def list_files(path: str | os.PathLike[str]) -> list[tuple[str, Path]]:
         hint = f" Did you mean {similar[0]!r}?" if similar else ""
         raise TableError([f"the file or folder does not exist.{hint}"], source=str(path))
     if not get_file_ending(path):
-        hint = " Save it as .xlsx or CSV." if path.suffix.lower() in (".xls", ".xlsb", ".ods") else ""
+        hint = OTHER_FORMATS.get(path.suffix.lower(), "")
         raise TableError(
             [f"its name must end in {', '.join(ENDINGS)}, according to its format.{hint}"], source=path.name
         )
@@ -181,11 +171,9 @@ def get_file_ending(path: Source) -> str | None:
 
 def _select_tables(entries: list[Path], requirement: str, source: str) -> list[tuple[str, Path]]:
     """Select the table files among the entries of a folder; raise if there are none."""
-    # A folder may hold other archives, and lock files of open workbooks.
+    # A folder may hold other files, and lock files of open workbooks.
     tables = [
-        entry
-        for entry in entries
-        if entry.is_file() and get_file_ending(entry) not in (None, ".zip") and not entry.name.startswith("~$")
+        entry for entry in entries if entry.is_file() and get_file_ending(entry) and not entry.name.startswith("~$")
     ]
     if not tables:
         names = format_list(entry.name for entry in entries)
@@ -237,8 +225,8 @@ def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
     Parameters
     ----------
     path : str or path
-        The file: .csv or .tsv, also compressed as .csv.gz, .csv.zip or .zip; .parquet, .feather, .arrow, .ipc, .jsonl,
-        .ndjson, .npz or .mat; or .xlsx with one sheet, which needs the extra ``excel``.
+        The file: .csv or .tsv, also compressed as .csv.gz; .parquet, .feather, .arrow, .ipc, .npz or .mat; or .xlsx
+        with one sheet, which needs the extra ``excel``.
 
     Returns
     -------
@@ -276,8 +264,8 @@ def iter_batches(
         The columns to read; None for all.
     size : int, default=50000
         Maximum number of rows in a batch. Memory use is bounded by this and by about four million values, not by the
-        size of the file. One compressed row group of a Parquet file is kept in memory as well; .npz, .mat, .xlsx and
-        .zip files are loaded completely.
+        size of the file. One compressed row group of a Parquet file is kept in memory as well; .npz, .mat and .xlsx
+        files are loaded completely.
 
     Yields
     ------
@@ -342,8 +330,6 @@ def find_header_problems(file: Source) -> list[str]:
         if ending in EXCEL_ENDINGS:
             check_workbook(file)
             return find_repeated_names(read_excel_header(file))
-        if ending in JSON_ENDINGS:
-            _check_json_names(file)
         if ending not in TEXT_ENDINGS:
             return []
         if file.suffix.lower() == ".gz":
@@ -351,22 +337,9 @@ def find_header_problems(file: Source) -> list[str]:
                 for _ in read_inflated(stream, file.stat().st_size, "unpack it first."):
                     pass
         header, _ = _read_header(file)
-        _check_width(len(header), MAX_COLUMNS, file)
+        if len(header) > MAX_COLUMNS:
+            raise TableError([f"it has more than {MAX_COLUMNS:,} columns. Leave some out."], source=file.name)
     return find_repeated_names(header)
-
-
-def _check_width(n_columns: int, limit: int, file: Path) -> None:
-    if n_columns > limit:
-        raise TableError([f"it has more than {limit:,} columns. Leave some out."], source=file.name)
-
-
-def _check_json_names(file: Path) -> None:
-    """Raise if the records of a file have very many different names, for which polars takes very long."""
-    names: set[str] = set()
-    with file.open("rb") as lines:
-        for line in lines:
-            names.update(json.loads(line) if line.strip() else ())
-            _check_width(len(names), MAX_JSON_COLUMNS, file)
 
 
 def open_file(file: Source) -> pl.LazyFrame:
@@ -384,12 +357,9 @@ def open_file(file: Source) -> pl.LazyFrame:
             header, separator = _read_header(file)
             # polars keeps doubled quotation marks in names. Repeated names are reported by find_header_problems.
             names = header if len(set(header)) == len(header) else None
-            content = _read_zip(file) if file.suffix.lower() == ".zip" else file
-            lazy = pl.scan_csv(content, separator=separator, new_columns=names, infer_schema=False, glob=False)
+            lazy = pl.scan_csv(file, separator=separator, new_columns=names, infer_schema=False, glob=False)
             if separator == ";":
                 lazy = lazy.with_columns(pl.all().str.replace(DECIMAL_COMMA, "$1.$2"))
-        elif ending in JSON_ENDINGS:
-            lazy = pl.scan_ndjson(file, infer_schema_length=None)
         elif ending in EXCEL_ENDINGS:
             lazy = read_excel(file).lazy()
         else:
@@ -411,50 +381,18 @@ def _select_columns(file: Source, lazy: pl.LazyFrame, columns: Sequence[str] | N
 def _read_header(file: Path) -> tuple[list[str], str]:
     """Read the names in the first row and their separator, which may be a semicolon or a tab in a .csv file."""
     separator = TEXT_ENDINGS[get_file_ending(file) or ""]
-    if file.suffix.lower() == ".zip" and _find_zip_member(file).filename.lower().endswith(".tsv"):
-        separator = "\t"
+    open_text: Any = gzip.open if file.suffix.lower() == ".gz" else open
     previous_limit = csv.field_size_limit(MAX_HEADER_CHARACTERS)  # The limit is global, so it is restored.
     try:
-        with _open_text(file) as text:
+        with open_text(file, "rt", encoding="utf-8-sig", newline="") as text:
             names = next(csv.reader(text, delimiter=separator), [])
-            if len(names) != 1 or separator != ",":
-                return names, separator
-            other = next((mark for mark in (";", "\t") if mark in names[0]), separator)
-            text.seek(0)
-            return next(csv.reader(text, delimiter=other), []), other
+            if len(names) == 1 and separator == ",":
+                separator = next((mark for mark in (";", "\t") if mark in names[0]), separator)
+                text.seek(0)
+                names = next(csv.reader(text, delimiter=separator), [])
+            return names, separator
     finally:
         csv.field_size_limit(previous_limit)
-
-
-def _open_text(file: Path) -> IO[str]:
-    """Open a file of text, which may be compressed."""
-    if file.suffix.lower() == ".zip":
-        return io.TextIOWrapper(io.BytesIO(_read_zip(file)), encoding="utf-8-sig", newline="")
-    open_file = gzip.open if file.suffix.lower() == ".gz" else open
-    return open_file(file, "rt", encoding="utf-8-sig", newline="")
-
-
-def _find_zip_member(file: Path) -> ZipInfo:
-    """Return the only table in an archive; raise TableError if it holds none or several."""
-    with ZipFile(file) as archive:
-        members = [member for member in archive.infolist() if not member.is_dir()]
-    # Programs add files of their own, such as __MACOSX/._table.csv.
-    members = [member for member in members if not Path(member.filename).name.startswith(".")]
-    names = [member.filename for member in members]
-    if len(members) != 1:
-        raise TableError(
-            [f"a .zip file must hold one .csv or .tsv file; it holds {format_list(names)}. Unpack it first."],
-            source=file.name,
-        )
-    if not names[0].lower().endswith((".csv", ".tsv")):
-        raise TableError([f"a .zip file must hold a .csv or .tsv file; it holds {names[0]!r}."], source=file.name)
-    return members[0]
-
-
-def _read_zip(file: Path) -> bytes:
-    """Read the only table in an archive."""
-    with ZipFile(file) as archive, archive.open(_find_zip_member(file)) as stream:
-        return b"".join(read_inflated(stream, file.stat().st_size, "unpack it first."))
 
 
 def read_excel(path: Path) -> pl.DataFrame:
@@ -531,16 +469,9 @@ def write_excel(frames: Iterable[pl.DataFrame], path: Path) -> None:
     numbers = pl.col(pl.Float32, pl.Float64)
     with xlsxwriter.Workbook(path, TEXT_OPTIONS) as workbook:
         sheet = workbook.add_worksheet("predictions")
-        date_format = workbook.add_format({"num_format": "yyyy-mm-dd hh:mm:ss"})
         sheet.write_row(0, 0, frame.columns)
         for row, values in enumerate(frame.with_columns(numbers.replace(NOT_FINITE, None)).iter_rows(), start=1):
-            for position, value in enumerate(values):
-                if hasattr(value, "isoformat"):
-                    sheet.write_datetime(row, position, value, date_format)
-                elif isinstance(value, str):
-                    sheet.write_string(row, position, value)
-                else:
-                    sheet.write(row, position, value)
+            sheet.write_row(row, 0, values)
 
 
 def read_npz(path: Path) -> dict[str, Array]:
@@ -551,21 +482,8 @@ def read_npz(path: Path) -> dict[str, Array]:
     with ZipFile(path) as archive:
         size = sum(member.file_size for member in archive.infolist())
     check_inflation(size, path.stat().st_size, "write them with numpy.savez.")
-    with np.load(path, allow_pickle=False) as arrays:
-        return {name: _read_npz_array(arrays, name) for name in arrays.files}
-
-
-def _read_npz_array(arrays: Any, name: str) -> Array:
-    try:
-        with np.errstate(invalid="ignore"):  # of a damaged shape
-            value = arrays[name]
-    except MemoryError as error:  # NumPy allocates the size in a header before it reads the values
-        raise ValueError(TOO_LARGE) from error
-    except ValueError as error:
-        if "Object arrays" in str(error):
-            return NOT_AN_ARRAY
-        raise
-    return value if isinstance(value, np.ndarray) and value.dtype.names is None else NOT_AN_ARRAY
+    with np.load(path, allow_pickle=False) as arrays, np.errstate(invalid="ignore"):  # of a damaged shape
+        return {name: np.asarray(arrays[name]) for name in arrays.files}
 
 
 def read_mat(path: Path) -> dict[str, Array]:
@@ -581,8 +499,6 @@ def read_mat(path: Path) -> dict[str, Array]:
             loaded = load(path)
         except NotImplementedError as error:
             raise ValueError("it is a MATLAB file of version 7.3. Save it with '-v7', or as a table") from error
-        except MemoryError as error:  # SciPy allocates the size in a header before it reads the values
-            raise ValueError(TOO_LARGE) from error
     variables = {name: value for name, value in loaded.items() if not name.startswith("__")}
     for matrix in filter(issparse, variables.values()):
         if matrix.format == "csc":  # matrices of version 4 are not, and SciPy checks their indices
@@ -601,7 +517,10 @@ def read_arrays(path: Path) -> pl.DataFrame:
     Samples may be rows or columns of the matrix: the number of labels determines which or, without labels, the length
     of any vector; if both match, samples are rows.
     """
-    contents = read_npz(path) if path.suffix.lower() == ".npz" else read_mat(path)
+    try:
+        contents = read_npz(path) if path.suffix.lower() == ".npz" else read_mat(path)
+    except MemoryError as error:  # the size in a header is allocated before values are read
+        raise ValueError("it declares more values than fit into memory; it may be damaged") from error
     # Older versions of polars require the native byte order.
     contents = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in contents.items()}
     features = _find_features(contents)
@@ -655,6 +574,4 @@ def _as_vector(array: Array) -> Array | None:
 
 
 def _shape_and_type(array: Array) -> str:
-    if array.dtype == object and not array.ndim:
-        return "not a plain array, so not read"
     return " x ".join(map(str, array.shape or (1,))) + (" text" if array.dtype.kind in "SU" else f" {array.dtype}")

@@ -257,14 +257,14 @@ def load_table(
 
     Parameters
     ----------
-    path : str, path, DataFrame, dict, list of dict or structured array
+    path : str, path, DataFrame, dict or list of dict
         A frame of pandas or polars, or columns or rows by name, which are read like the same table in a file. Or a file
-        (.csv or .tsv, also compressed as .csv.gz, .csv.zip or .zip; .xlsx, .jsonl, .ndjson, .parquet, .feather, .arrow,
-        .ipc, .npz or .mat); or several files, given by their folder or a pattern such as ``data/part-*.parquet``. Each
-        of several files is a domain, named as the file. They are parts of one table if `domain` is a column; or if all
-        are named like parts, such as part-0001, chunk_3 or 00012, and have the same label column and domain column with
-        usual names. In .npz and .mat files the features are the matrix called X, data, features, feas or fts, or the
-        only matrix; labels and domains are vectors.
+        (.csv or .tsv, also compressed as .csv.gz; .xlsx, .parquet, .feather, .arrow, .ipc, .npz or .mat); or several
+        files, given by their folder or a pattern such as ``data/part-*.parquet``. Each of several files is a domain,
+        named as the file. They are parts of one table if `domain` is a column; or if all are named like parts, such as
+        part-0001, chunk_3 or 00012, and have the same label column and domain column with usual names. In .npz and
+        .mat files the features are the matrix called X, data, features, feas or fts, or the only matrix; labels and
+        domains are vectors.
     label, domain : str, default=None
         Columns of labels and of domains. By default the only column with a usual name, such as diagnosis or species,
         hospital or batch; `notices` reports it.
@@ -424,7 +424,7 @@ def open_data(data: Any, y: Any, sample_domain: Any, options: TableOptions, call
 
     Parameters
     ----------
-    data : DataFrame, dict, list of dict, structured array, str, path, SurveyedTable, Table or array-like
+    data : DataFrame, dict, list of dict, str, path, SurveyedTable, Table or array-like
         A table, or the samples.
     y, sample_domain : array-like or None
         Labels and domains of the samples, unless they are columns of the table.

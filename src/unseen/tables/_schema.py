@@ -21,6 +21,7 @@ from ._values import (
     MAX_SHOWN,
     as_levels,
     as_text,
+    find_repeated_names,
     format_count,
     format_unknown_column,
     list_distinct,
@@ -144,9 +145,9 @@ class Schema:
             if column.kind == "categorical":
                 encoded[:, position] = encode_levels(frame[column.name], column.levels)
             elif column.kind == "date":
-                days = parse_days(frame[column.name], column.date_format).to_numpy()
-                if column.date_format != ISO_FORMAT:  # ISO dates are never ambiguous, and typed dates become ISO text
-                    days = np.where(np.isnan(days), parse_days(frame[column.name]).to_numpy(), days)
+                days = parse_days(frame[column.name], column.date_format)
+                # ISO dates are never ambiguous, and typed dates become ISO text.
+                days = days.fill_null(parse_days(frame[column.name])).to_numpy()
                 encoded[:, position] = days
                 is_invalid = np.isnan(days) & as_text(frame[column.name]).is_not_null().to_numpy()
                 if is_invalid.any():
@@ -243,8 +244,7 @@ class Schema:
             for role in ROLES
             if not isinstance(getattr(schema, role), str | None)
         ]
-        name_counts = Counter(column.name for column in columns)
-        problems += [f"column {name!r} occurs more than once." for name, count in name_counts.items() if count > 1]
+        problems += find_repeated_names(column.name for column in columns)
         raise_table_error(problems, "The description of the columns")
         return schema
 
@@ -270,98 +270,54 @@ def encode_levels(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.floa
     return np.where(text.is_null().to_numpy(), np.nan, codes.fill_null(NEW_LEVEL_CODE).to_numpy())
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Counts of rows by domain, label and prediction. Agreements of batches can be added.
+def count_agreement(
+    labels: pl.Series, predicted: Any, classes: NDArray[Any], domain: Any = None
+) -> tuple[Counter[tuple[str | None, int | None, int]], NewValues]:
+    """Count rows by domain, by the index of their label among the classes, and by that of the prediction.
 
-    Parameters
-    ----------
-    classes : tuple
-        Classes of the model, integers or strings.
-    counts : Counter
-        Rows by domain, index of their label among the classes (-1 if it is not a class), and index of the prediction.
-    others : NewValues
-        Labels that are not classes of the model.
-    unlabeled : int
-        Number of rows without a label.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> from unseen.tables import Agreement
-    >>> labels = pl.Series(["ill", "well", None, "dead"])
-    >>> agreement = Agreement.from_predictions(labels, ["ill", "ill", "ill", "ill"], ["ill", "well"])
-    >>> agreement.rows, agreement.right, agreement.unlabeled, agreement.others.examples
-    (3, 1, 1, ('dead',))
-    >>> agreement.summary()["counts"]
-    [[1, 0], [1, 0]]
+    The index of a label is -1 if it is not a class, and None if it is missing. The domain is None if all rows belong to
+    one without a name. The second result are the labels that are not classes. Results of batches can be added.
     """
+    codes = encode_class_labels(labels, classes)
+    others = NewValues.from_series(as_text(labels.filter(codes == NEW_LEVEL_CODE)))
+    label_codes = pl.Series(codes, nan_to_null=True).cast(pl.Int64).to_list()
+    order = np.argsort(classes)
+    predicted_codes = order[np.searchsorted(classes, np.asarray(predicted), sorter=order)].tolist()
+    domains = [None] * len(label_codes) if domain is None else np.asarray(domain).tolist()
+    return Counter(zip(domains, label_codes, predicted_codes, strict=True)), others
 
-    classes: tuple[Any, ...]
-    counts: Counter[tuple[str | None, int, int]]
-    others: NewValues
-    unlabeled: int
 
-    @classmethod
-    def from_predictions(cls, labels: pl.Series, predicted: Any, classes: Any, domain: Any = None) -> Agreement:
-        """Compare labels with predictions; `domain` holds the domain of each row, None if all belong to one."""
-        classes = np.asarray(classes)
-        label_codes = encode_class_labels(labels, classes)
-        is_labeled = ~np.isnan(label_codes)
-        labeled_predictions = np.asarray(predicted)[is_labeled]
-        order = np.argsort(classes)
-        predicted_codes = order[np.searchsorted(classes, labeled_predictions, sorter=order)]
-        domains = [None] * len(labeled_predictions) if domain is None else np.asarray(domain)[is_labeled].tolist()
-        labeled_codes = label_codes[is_labeled].astype(int).tolist()
-        return cls(
-            tuple(classes.tolist()),
-            counts=Counter(zip(domains, labeled_codes, predicted_codes.tolist(), strict=True)),
-            others=NewValues.from_series(as_text(labels.filter(label_codes == NEW_LEVEL_CODE))),
-            unlabeled=int((~is_labeled).sum()),
-        )
+def summarize_agreement(
+    counts: Mapping[tuple[Any, int | None, int], int], others: NewValues, classes: NDArray[Any]
+) -> dict[str, Any] | None:
+    """Summarize the result of `count_agreement` for JSON: `counts` is the confusion matrix, with a row for each label.
 
-    def __add__(self, other: Agreement) -> Agreement:
-        """Add the rows of both."""
-        return Agreement(
-            self.classes,
-            counts=self.counts + other.counts,
-            others=self.others + other.others,
-            unlabeled=self.unlabeled + other.unlabeled,
-        )
-
-    @property
-    def rows(self) -> int:
-        """Number of rows with a label."""
-        return self.counts.total()
-
-    @property
-    def right(self) -> int:
-        """Number of rows whose prediction equals the label."""
-        return sum(rows for (_, label, predicted), rows in self.counts.items() if label == predicted)
-
-    def summary(self) -> dict[str, Any]:
-        """Summarize for JSON: `counts` is the confusion matrix, with a row for each label."""
-        # Label -1 addresses the last row, which sums over all labels that are not classes of the model.
-        table: NDArray[np.intp] = np.zeros((len(self.classes) + 1, len(self.classes)), dtype=np.intp)
-        rows_by_domain: Counter[str | None] = Counter()
-        right_by_domain: Counter[str | None] = Counter()
-        for (domain, label, predicted), rows in self.counts.items():
-            table[label, predicted] += rows
-            rows_by_domain[domain] += rows
-            right_by_domain[domain] += rows * (label == predicted)
-        return {
-            "rows": self.rows,
-            "right": self.right,
-            "accuracy": self.right / self.rows if self.rows else None,
-            "unlabeled": self.unlabeled,
-            "classes": list(self.classes),
-            "counts": table[:-1].tolist(),
-            "others": {"rows": self.others.rows, "labels": list(self.others.examples), "counts": table[-1].tolist()},
-            "domains": [
-                {"domain": name, "rows": rows, "right": right_by_domain[name], "accuracy": right_by_domain[name] / rows}
-                for name, rows in rows_by_domain.items()
-            ],
-        }
+    `others` are labels that are not classes. The summary is None if no row has a label.
+    """
+    # Label -1 addresses the last row, which sums over all labels that are not classes of the model.
+    table: NDArray[np.intp] = np.zeros((len(classes) + 1, len(classes)), dtype=np.intp)
+    unlabeled = 0
+    by_domain: dict[Any, dict[str, Any]] = {}
+    for (domain, label, predicted), rows in counts.items():
+        if label is None:
+            unlabeled += rows
+            continue
+        table[label, predicted] += rows
+        entry = by_domain.setdefault(domain, {"domain": domain, "rows": 0, "right": 0})
+        entry["rows"] += rows
+        entry["right"] += rows * (label == predicted)
+    if not by_domain:
+        return None
+    total = {key: sum(entry[key] for entry in by_domain.values()) for key in ("rows", "right")}
+    return {
+        **total,
+        "accuracy": total["right"] / total["rows"],
+        "unlabeled": unlabeled,
+        "classes": classes.tolist(),
+        "counts": table[:-1].tolist(),
+        "others": {"rows": others.rows, "labels": list(others.examples), "counts": table[-1].tolist()},
+        "domains": [{**entry, "accuracy": entry["right"] / entry["rows"]} for entry in by_domain.values()],
+    }
 
 
 def encode_class_labels(labels: pl.Series, classes: NDArray[Any]) -> NDArray[np.float64]:

@@ -148,20 +148,15 @@ def find_repeated_names(names: Iterable[str]) -> list[str]:
 
 
 # Types that polars can hold. Columns of lists and the like are not used; a notice reports them.
-POLARS_TYPES = (str, int, float, date, timedelta, Decimal, bytes, list, tuple, dict, np.generic, np.ndarray)
+POLARS_TYPES = (str, int, float, date, timedelta, Decimal, bytes, list, tuple, dict, np.ndarray)
 
 
 def has_columns(data: Any) -> bool:
     """Whether data in memory have named columns: a frame of any library, or data that `as_frame` converts."""
     # The type is inspected and not the data, because the columns of a lazy frame would be computed.
-    if hasattr(type(data), "columns") or isinstance(data, Mapping) or is_pandas_series(data):
-        return True
-    return is_structured(data) or is_list_of_rows(data)
-
-
-def is_structured(data: Any) -> bool:
-    """Whether data are an array of records with named fields."""
-    return getattr(getattr(data, "dtype", None), "names", None) is not None
+    return (
+        hasattr(type(data), "columns") or isinstance(data, Mapping) or is_pandas_series(data) or is_list_of_rows(data)
+    )
 
 
 def is_pandas_series(data: Any) -> bool:
@@ -177,8 +172,8 @@ def is_list_of_rows(data: Any) -> bool:
 def as_frame(data: Any, name: str) -> pl.DataFrame:
     """Convert data with named columns to a polars frame, column by column, so that pyarrow is not needed.
 
-    Accepts frames of pandas, polars and Arrow, structured arrays, dicts of columns and lists of dicts. A dict of
-    scalars or a pandas Series is one row.
+    Accepts frames of pandas, polars and Arrow, dicts of columns and lists of dicts. A dict of scalars or a pandas
+    Series is one row.
     """
     check_not_forked()
     if isinstance(data, pl.LazyFrame):
@@ -189,88 +184,49 @@ def as_frame(data: Any, name: str) -> pl.DataFrame:
         raise TypeError("A Dask dataframe cannot be read as a table. Pass the path of its files, or call compute().")
     if not has_columns(data):
         raise TypeError(
-            "A table must be a path, a DataFrame of pandas or polars, a dict of columns, a list of dicts or a "
-            f"structured array; got {type(data).__name__}."
+            "A table must be a path, a DataFrame of pandas or polars, a dict of columns or a list of dicts; got "
+            f"{type(data).__name__}."
         )
     with translate_read_errors(Path(name)):
-        columns = _list_columns(data, name)
+        if is_list_of_rows(data):  # a value that a row does not have is missing
+            names = dict.fromkeys(column for row in data for column in row)
+            data = {column: [row.get(column) for row in data] for column in names}
+        columns = [(str(column), values) for column, values in data.items()] if hasattr(data, "items") else None
         if columns is None:  # an Arrow table, which polars converts
             return pl.DataFrame(data)
         raise_table_error(find_repeated_names(column for column, _ in columns), name)
-        series = [convert_column(column, values) for column, values in columns]
-        lengths = {len(column) for column in series}
-        if len(lengths) > 1:
-            raise TableError(
-                [f"its columns differ in length: they have {format_list(sorted(lengths))} values."], source=name
-            )
-        return pl.DataFrame(series)
-
-
-def _list_columns(data: Any, name: str) -> list[tuple[str, Any]] | None:
-    """List the columns of data with their names; None for data that only polars can read."""
-    if is_structured(data):
-        return [(column, np.atleast_1d(data[column])) for column in data.dtype.names]
-    if isinstance(data, Mapping):
-        is_scalar = [isinstance(value, (str, bytes)) or np.ndim(value) == 0 for value in data.values()]
+        is_scalar = [isinstance(values, (str, bytes)) or np.ndim(values) == 0 for _, values in columns]
         if any(is_scalar) and not all(is_scalar):
             raise TableError(["a dict must hold either columns or the values of one row, not both."], source=name)
-        return [(str(column), [values] if any(is_scalar) else values) for column, values in data.items()]
-    if is_list_of_rows(data):  # a value that a row does not have is missing
-        names = dict.fromkeys(column for row in data for column in row)
-        return [(str(column), [row.get(column) for row in data]) for column in names]
-    if is_pandas_series(data):
-        return [(str(column), [value]) for column, value in data.items()]
-    return [(str(column), values) for column, values in data.items()] if hasattr(data, "items") else None
+        return pl.DataFrame(
+            [convert_column(column, [values] if any(is_scalar) else values) for column, values in columns]
+        )
 
 
 def convert_column(name: str, values: Any) -> pl.Series:
-    """Convert a column of values in any container."""
+    """Convert a column of values in any container; a categorical column of pandas remains categorical."""
     if isinstance(values, pl.Series):
         return values.alias(name)
+    if hasattr(values, "cat"):
+        levels = as_text(convert_column(name, values.cat.categories.tolist()))
+        codes = pl.Series(values.cat.codes.to_numpy(), dtype=pl.Int64)
+        return levels.gather(codes.set(codes < 0, None)).cast(pl.Categorical)
     if is_pandas_series(values):
-        return _convert_pandas_column(name, values)
-    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "biufmM":
-        return pl.Series(name, _convert_time_unit(values), strict=False)
-    if isinstance(values, np.ndarray) and values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8")
+        values = values.to_numpy() if isinstance(values.dtype, np.dtype) else values.tolist()
+    kind = values.dtype.kind if isinstance(values, np.ndarray) and values.ndim == 1 else ""
+    if kind in ("m", "M"):  # polars does not support all units of time
+        unit = np.datetime_data(values.dtype)[0]
+        return pl.Series(name, values.astype(f"{kind}8[{unit if unit in TICKS_PER_SECOND else 'ms'}]"))
+    if kind and kind in "biuf":
+        return pl.Series(name, values)
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
-    return pl.Series(name, _unify_types([None if is_missing(value) else value for value in plain]), strict=False)
-
-
-def _convert_pandas_column(name: str, column: Any) -> pl.Series:
-    """Convert a pandas column; a categorical column remains categorical, whatever the type of its categories."""
-    if not hasattr(column, "cat"):
-        return pl.Series(name, _get_pandas_values(column), strict=False)
-    levels = as_text(pl.Series(_unify_types(column.cat.categories.tolist()), strict=False))
-    codes = pl.Series(name, column.cat.codes.to_numpy(), dtype=pl.Int64)
-    return levels.gather(codes.set(codes < 0, None)).cast(pl.Categorical).alias(name)
-
-
-def _get_pandas_values(column: Any) -> Any:
-    """Return the values of a pandas column, with None for any of the missing values that pandas has."""
-    dtype = column.dtype
-    if isinstance(dtype, np.dtype) and dtype.kind in "biufmM":
-        return _convert_time_unit(column.to_numpy())
-    return _unify_types(column.astype(object).where(column.notna(), None).tolist())
-
-
-def _convert_time_unit(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Convert dates and durations to a time unit that polars supports; numbers are not changed."""
-    if values.dtype.kind not in "mM":
-        return values
-    unit = np.datetime_data(values.dtype)[0]
-    return values.astype(f"{values.dtype.kind}8[{unit if unit in ('ms', 'us', 'ns') else 'ms'}]")
-
-
-def _unify_types(values: list[Any]) -> list[Any]:
-    """Convert values of any types to values of one type that polars supports."""
-    types = {type(value) for value in values if value is not None}
-    if types == {int, float}:
-        return [value if value is None else float(value) for value in values]
-    # Other types, such as intervals, become text, as in a text file.
-    if len(types) > 1 or not all(issubclass(kind, POLARS_TYPES) for kind in types):
-        return [value if value is None else str(value) for value in values]
-    return values
+    plain = [None if is_missing(value) else value for value in plain]
+    types = {type(value) for value in plain if value is not None}
+    # Values of several types, and those that polars does not know, such as intervals, become text, as in a text file.
+    is_uniform = len(types) <= 1 and all(issubclass(kind, POLARS_TYPES) for kind in types)
+    if not (is_uniform or types == {int, float}):
+        plain = [None if value is None else str(value) for value in plain]
+    return pl.Series(name, plain, strict=False)
 
 
 def is_text(dtype: Any) -> bool:
