@@ -75,9 +75,9 @@ ARRAYS = {
     "only matrix": ({"pixels": X.T, "y": Y, "weight": np.arange(4)}, X, Y),
     "bytes": ({"fts": COUNTS, "y": Y}, COUNTS, Y),
     "text": ({"X": X, "y": np.array([word.ljust(5) for word in WORDS])}, X, WORDS),
-    "other content": ({"X": X, "y": Y, **OTHER}, X, Y),
 }
 MATLAB = {
+    "other content": ({"X": X, "y": Y, **OTHER}, X, Y),
     "sparse": ({"fts": csr_array(COUNTS.astype(float)), "y": Y}, COUNTS, Y),
     "cells": ({"X": X, "y": CELLS}, X, WORDS),
 }
@@ -117,27 +117,26 @@ def test_pickled_objects_are_never_loaded(tmp_path):
             return exec, ("raise SystemExit('a pickle was run')",)
 
     save_npz(tmp_path / "b.npz", X, Y)
-    np.savez(tmp_path / "a.npz", X=np.array([Bomb()], dtype=object), y=[1])
-    with pytest.raises(ValueError, match="not a plain array, so not read"):
-        load_folder(tmp_path)
-    np.savez(tmp_path / "a.npz", X=X, y=Y, more=np.array([Bomb()], dtype=object))
-    assert load_folder(tmp_path).data.shape == (12, 4)
+    for arrays in ({"X": np.array([Bomb()], dtype=object), "y": [1]}, {"X": X, "y": Y, "more": np.array([Bomb()])}):
+        np.savez(tmp_path / "a.npz", **arrays)
+        with pytest.raises(ValueError, match="Object arrays cannot be loaded"):
+            load_folder(tmp_path)
 
 
 CASES = {
-    "no features": ({"p": X, "q": X, "y": Y}, r"not clear which array holds the features.*'p \(6 x 4 float64\)'"),
+    "no features": ({"p": X, "q": X, "y": Y}, r"not clear which array holds the features.* p \(6 x 4 float64\)"),
     "no labels": ({"X": X, "kind": Y}, r"holds the labels. Set the parameter label\..*'feature_3', 'kind'"),
-    "two features": ({"X": X, "data": X, "y": Y}, r"Name it X. The arrays are 'X \(6 x 4 .*'data \(6 x 4"),
+    "two features": ({"X": X, "data": X, "y": Y}, r"The arrays are X \(6 x 4 .*data \(6 x 4"),
     "two labels": ({"X": X, "gt": Y, "y": Y}, "'gt', 'y' could each be the label column"),
-    "lengths": ({"X": X, "y": Y[:5]}, "per sample of 'X', which is 6 x 4 float64; it is 5 int64"),
-    "images": ({"X": X.reshape(6, 2, 2), "y": Y}, "must be a matrix of numbers.*6 x 2 x 2"),
-    "text features": ({"X": X.astype(str), "y": Y}, "must be a matrix of numbers.*6 x 4 text"),
-    "complex": ({"X": X * 1j, "y": Y}, "must be a matrix of numbers.*complex"),
-    "one-hot": ({"X": X, "y": np.eye(6)}, "one integer or string per sample.*; it is 6 x 6"),
-    "one number": ({"X": X, "y": 3}, "one integer or string per sample.*; it is 1 int64"),
+    "lengths": ({"X": X, "y": Y[:5]}, "not clear which column holds the labels"),
+    "images": ({"X": X.reshape(6, 2, 2), "y": Y}, "Name a matrix of numbers X.*6 x 2 x 2"),
+    "text features": ({"X": X.astype(str), "y": Y}, "Name a matrix of numbers X.*6 x 4 text"),
+    "complex": ({"X": X * 1j, "y": Y}, "Name a matrix of numbers X.*complex"),
+    "one-hot": ({"X": X, "y": np.eye(6)}, "not clear which column holds the labels"),
+    "one number": ({"X": X, "y": 3}, "not clear which column holds the labels"),
     "missing label": ({"X": X, "y": [1, 2, np.nan, 1, 2, 3]}, "'y' is missing in 2 rows: rows 3 of a.npz, 3 of b.npz"),
     "empty string": ({"X": X, "y": ["a", " ", "a", "", "b", "b"]}, "'y' is missing in 4 rows"),
-    "empty": ({"X": np.empty((0, 4)), "y": []}, "must be a matrix of numbers.*0 x 4"),
+    "empty": ({"X": np.empty((0, 4)), "y": []}, "Name a matrix of numbers X.*0 x 4"),
 }
 
 

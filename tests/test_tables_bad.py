@@ -301,7 +301,7 @@ def test_two_files_of_one_name_would_be_one_domain(tmp_path):
         (
             {"max_per_domain": 1},
             ValueError,
-            "max_per_domain must be at least 2, since a domain needs two classes; got 1",
+            "max_per_domain must be at least 2; got 1",
         ),
         ({"min_domain_rows": 0}, ValueError, "min_domain_rows must be at least 1; got 0"),
         ({"features": [1]}, TypeError, r"features must be names of columns; got \[1\]"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, get_args
 
@@ -86,31 +86,24 @@ class TableOptions:
                 raise TypeError(f"{role} must be the name of a column; got {getattr(self, role)!r}.")
         if self.unlabeled is not None:
             object.__setattr__(self, "unlabeled", str(self.unlabeled).strip())
-        object.__setattr__(self, "features", _check_column_names(self.features, "features"))
-        object.__setattr__(self, "drop", _check_column_names(self.drop, "drop") or ())
-        object.__setattr__(self, "categories", _check_column_names(self.categories, "categories") or ())
+        for parameter in ("features", "drop", "categories"):
+            names = getattr(self, parameter)
+            columns = None if names is None else _as_tuple(names)
+            if not all(isinstance(name, str) for name in columns or ()):
+                raise TypeError(f"{parameter} must be names of columns; got {names!r}.")
+            object.__setattr__(self, parameter, columns if parameter == "features" else columns or ())
         object.__setattr__(self, "missing", parse_missing_values(self.missing))
-        for parameter in ("max_per_domain", "min_domain_rows"):
+        for parameter, minimum in (("max_per_domain", 2), ("min_domain_rows", 1)):
             value = getattr(self, parameter)
             if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer))):
                 raise TypeError(f"{parameter} must be an integer; got {value!r}.")
-        if self.max_per_domain is not None and self.max_per_domain < 2:
-            raise ParameterError(
-                "max_per_domain",
-                f"max_per_domain must be at least 2, since a domain needs two classes; got {self.max_per_domain}.",
-            )
-        if self.min_domain_rows < 1:
-            raise ParameterError("min_domain_rows", f"min_domain_rows must be at least 1; got {self.min_domain_rows}.")
+            if value is not None and value < minimum:
+                raise ParameterError(parameter, f"{parameter} must be at least {minimum}; got {value}.")
 
 
-def _check_column_names(names: Any, parameter: str) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    is_single = isinstance(names, str) or not isinstance(names, Iterable)
-    column_names = (names,) if is_single else tuple(names)
-    if not all(isinstance(name, str) for name in column_names):
-        raise TypeError(f"{parameter} must be names of columns; got {names!r}.")
-    return column_names
+def _as_tuple(values: Any) -> tuple[Any, ...]:
+    """Return several values, or a single one, as a tuple."""
+    return (values,) if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
 
 
 def parse_missing_values(missing: Any) -> dict[str, tuple[str, ...]]:
@@ -124,8 +117,7 @@ def parse_missing_values(missing: Any) -> dict[str, tuple[str, ...]]:
         )
     parsed = {}
     for name, values in missing.items():
-        is_single = isinstance(values, str) or not isinstance(values, Iterable)
-        texts = [str(value).strip() for value in ([values] if is_single else values)]
+        texts = [str(value).strip() for value in _as_tuple(values)]
         if not texts or not all(texts):
             raise ValueError(
                 f"missing={{{name!r}: {values!r}}} must hold a number or text. Pass a value such as 0, or a list of "
@@ -144,90 +136,115 @@ class ColumnRoles:
     types or because the options declare them.
     """
 
-    files_are_domains: bool = False
-    label: str | None = None
-    domain: str | None = None
-    group: str | None = None
-    features: list[str] = field(default_factory=list)
-    named_like_ids: list[str] = field(default_factory=list)
-    categories: set[str] = field(default_factory=set)
-    left_out: dict[str, str] = field(default_factory=dict)
-    notices: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
+    label: str | None
+    domain: str | None
+    group: str | None
+    files_are_domains: bool
+    features: list[str]
+    named_like_ids: list[str]
+    categories: set[str]
+    left_out: dict[str, str]
+    notices: list[str]
+    problems: list[str]
 
 
 def assign_roles(tables: Sequence[TableFile], options: TableOptions, *, several: bool) -> ColumnRoles:
     """Assign roles to the columns that all files have; `several` files may each be a domain, or parts of one table."""
     all_names = dict.fromkeys(name for table in tables for name in table.types)
-    columns = dict.fromkeys(name for name in all_names if all(name in table.types for table in tables))
+    columns = [name for name in all_names if all(name in table.types for table in tables)]
+    kinds = [(name, kind) for table in tables for name, kind in table.types.items()]
+    unreadable = {name for name, kind in kinds if not is_readable(kind)}
     drop = options.drop or ()
-    categories = options.categories or ()
-    roles = ColumnRoles(group=options.group if options.group in columns else None)
-    roles.categories = {name for table in tables for name, dtype in table.types.items() if is_category(dtype)}
-    roles.categories.update(categories)
-    required = (options.label, options.domain, options.group, *(options.features or ()), *categories)
+    declared = options.categories or ()
+    requested = options.features or ()
     # A column to drop needs to be in one file only, all others in every file.
-    unknown_drop = [name for name in drop if name not in all_names]
-    for name in dict.fromkeys([*required, *(options.missing or ()), *unknown_drop]):
-        if name is not None:
-            roles.problems += _find_absent_column(name, tables)
-    taken = {options.group, *drop, *(options.features or ()), *categories}
+    required = [options.label, options.domain, options.group, *requested, *declared, *(options.missing or ())]
+    required += [name for name in drop if name not in all_names]
+    notices: list[str] = []
+    problems = [
+        problem for name in dict.fromkeys(required) if name is not None for problem in _find_absent_column(name, tables)
+    ]
+    taken = {options.group, *drop, *requested, *declared}
     free = [name for name in columns if name not in taken]
-    roles.label = _choose_column("label", options, columns, [name for name in free if name != options.domain], roles)
-    free = [name for name in free if name != roles.label]
-    domain_candidates = _prefer_places(_find_usual_names("domain", free))
+    label_candidates = _find_usual_names("label", [name for name in free if name != options.domain])
+    label = _choose_column("label", options.label, columns, label_candidates, notices, problems)
+    usual_domains = _find_usual_names("domain", [name for name in free if name != label])
+    domain_candidates = _prefer_places(usual_domains)
+    files_are_domains = False
+    domain = None
     if not several or options.domain is not None:
-        roles.domain = _choose_column("domain", options, columns, domain_candidates, roles)
-    elif are_part_names(table.name for table in tables) and roles.label is not None and len(domain_candidates) == 1:
-        roles.domain = domain_candidates[0]
-        roles.notices.append(
-            f"The {len(tables):,} files are named like parts of one table, so {roles.domain!r} is the domain column. "
-            f"Add {roles.domain} to the parameter drop to make each file a domain."
+        domain = _choose_column("domain", options.domain, columns, domain_candidates, notices, problems)
+    elif are_part_names(table.name for table in tables) and label is not None and len(domain_candidates) == 1:
+        domain = domain_candidates[0]
+        notices.append(
+            f"The {len(tables):,} files are named like parts of one table, so {domain!r} is the domain column. "
+            f"Add {domain} to the parameter drop to make each file a domain."
         )
     else:
-        roles.files_are_domains = True
-        roles.notices.append("Each file is a domain, named as the file.")
-    roles.problems += _find_conflicts(roles, options)
-    not_in_role = {*free, *categories} - {roles.domain}
-    others = [name for name in columns if name in not_in_role]
-    if options.features is not None:
-        chosen = [name for name in dict.fromkeys(options.features) if name in columns]
-        roles.left_out = dict.fromkeys(others, "not requested")
-    else:
-        partial = [name for name in all_names if name not in columns and name not in taken]
-        roles.left_out = dict.fromkeys(partial, "not in every file")
-        if roles.files_are_domains:
-            roles.left_out |= dict.fromkeys(_find_usual_names("domain", free), "names the domain")
-        chosen = [name for name in others if name not in roles.left_out]
-        roles.named_like_ids = [
-            name
-            for name in others
-            if (may_name_groups(name) or ROW_NAME.fullmatch(name.strip())) and name not in categories
-        ]
-    roles.left_out |= dict.fromkeys((name for name in drop if name in all_names), "dropped")
-    other_roles = {roles.label, roles.domain, roles.group, *drop}
-    roles.features = [name for name in chosen if name not in other_roles]
-    _leave_out_unreadable(tables, roles)
-    return roles
+        files_are_domains = True
+        notices.append("Each file is a domain, named as the file.")
+    roles = {"label": label, "domain": domain, "group": options.group if options.group in columns else None}
+    problems += _find_conflicts(roles, options)
+    for role, column in roles.items():
+        if column in unreadable:
+            problems.append(f"the {role} column {column!r} must hold a word or number per row, not lists or bytes.")
+            roles[role] = None
+    left_out = {}
+    features = []
+    for name in all_names:
+        if name in drop:
+            left_out[name] = "dropped"
+        elif name in (label, domain, options.group):
+            continue
+        elif options.features is not None and name not in requested:
+            left_out[name] = "not requested"
+        elif name not in columns:
+            left_out[name] = "not in every file"
+        elif files_are_domains and name in usual_domains:
+            left_out[name] = "names the domain"
+        elif name in unreadable:
+            left_out[name] = "lists, records or bytes"
+        else:
+            features.append(name)
+    named_like_ids = [
+        name
+        for name in features
+        if options.features is None
+        and name not in declared
+        and (may_name_groups(name) or ROW_NAME.fullmatch(name.strip()))
+    ]
+    if requested:
+        features = [name for name in dict.fromkeys(requested) if name in features]
+    categories = {*declared, *(name for name, kind in kinds if is_category(kind))}
+    return ColumnRoles(
+        **roles,
+        files_are_domains=files_are_domains,
+        features=features,
+        named_like_ids=named_like_ids,
+        categories=categories,
+        left_out=left_out,
+        notices=notices,
+        problems=problems,
+    )
 
 
-def _find_conflicts(roles: ColumnRoles, options: TableOptions) -> list[str]:
+def _find_conflicts(roles: Mapping[str, str | None], options: TableOptions) -> list[str]:
     """Find columns with two roles."""
-    problems = []
-    for role in ROLES:
-        name = getattr(options, role)
-        for names, use in (
-            (options.drop, "dropped"),
-            (options.features, "a feature"),
-            (options.categories, "a category"),
-            (options.missing, "a feature with missing values"),
-        ):
-            if name in (names or ()):
-                problems.append(f"{name!r} is the {role} column and cannot be {use} as well.")
+    other_uses = {
+        "dropped": options.drop,
+        "a feature": options.features,
+        "a category": options.categories,
+        "a feature with missing values": options.missing,
+    }
+    problems = [
+        f"{getattr(options, role)!r} is the {role} column and cannot be {use} as well."
+        for role in ROLES
+        for use, names in other_uses.items()
+        if getattr(options, role) in (names or ())
+    ]
     for first, second in combinations(ROLES, 2):
-        name = getattr(roles, first)
-        if name is not None and name == getattr(roles, second):
-            problems.append(f"{name!r} is both the {first} and the {second} column. Choose two columns.")
+        if roles[first] is not None and roles[first] == roles[second]:
+            problems.append(f"{roles[first]!r} is both the {first} and the {second} column. Choose two columns.")
     return problems
 
 
@@ -242,22 +259,25 @@ def _find_absent_column(name: str, tables: Sequence[TableFile]) -> list[str]:
 
 
 def _choose_column(
-    role: str, options: TableOptions, columns: Iterable[str], candidates: Iterable[str], roles: ColumnRoles
+    role: str,
+    requested: str | None,
+    columns: Sequence[str],
+    candidates: Sequence[str],
+    notices: list[str],
+    problems: list[str],
 ) -> str | None:
-    """Return the requested column of a role, or else the only one with a usual name."""
-    requested = getattr(options, role)
+    """Return the requested column of a role, or else the only candidate."""
     if requested is not None:
         return requested if requested in columns else None
-    matching = _find_usual_names(role, candidates)
-    if len(matching) == 1:
-        roles.notices.append(f"Using {matching[0]!r} as the {role} column. Set the parameter {role} to choose another.")
-        return matching[0]
-    if matching:
-        roles.problems.append(
-            f"{format_list(matching)} could each be the {role} column. Set the parameter {role} to choose one."
+    if len(candidates) == 1:
+        notices.append(f"Using {candidates[0]!r} as the {role} column. Set the parameter {role} to choose another.")
+        return candidates[0]
+    if candidates:
+        problems.append(
+            f"{format_list(candidates)} could each be the {role} column. Set the parameter {role} to choose one."
         )
     else:
-        roles.problems.append(
+        problems.append(
             f"it is not clear which column holds the {role}s. Set the parameter {role}. The columns are "
             f"{format_list(columns)}."
         )
@@ -290,16 +310,3 @@ def may_name_groups(name: str) -> bool:
 def is_group_name(name: str) -> bool:
     """Whether a column is named like patients or the like, not only like an identifier."""
     return bool(re.fullmatch(GROUP_NAMES, _normalize_name(name)))
-
-
-def _leave_out_unreadable(tables: Sequence[TableFile], roles: ColumnRoles) -> None:
-    """Leave out columns of lists, records or bytes, and report those that have a role."""
-    unreadable = {name for table in tables for name, dtype in table.types.items() if not is_readable(dtype)}
-    roles.left_out |= dict.fromkeys((name for name in roles.features if name in unreadable), "lists, records or bytes")
-    roles.features = [name for name in roles.features if name not in unreadable]
-    roles.named_like_ids = [name for name in roles.named_like_ids if name not in unreadable]
-    for role in ROLES:
-        name = getattr(roles, role)
-        if name in unreadable:
-            roles.problems.append(f"the {role} column {name!r} must hold a word or number per row, not lists or bytes.")
-            setattr(roles, role, None)

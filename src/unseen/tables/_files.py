@@ -11,7 +11,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import signature
@@ -523,38 +523,23 @@ def read_arrays(path: Path) -> pl.DataFrame:
         raise ValueError("it declares more values than fit into memory; it may be damaged") from error
     # Older versions of polars require the native byte order.
     contents = {name: array.astype(array.dtype.newbyteorder("="), copy=False) for name, array in contents.items()}
-    features = _find_features(contents)
-    matrix = contents[features]
-    if matrix.dtype.kind not in "fiub" or matrix.ndim != 2 or not matrix.size:
-        raise ValueError(f"{features!r} must be a matrix of numbers, a row per sample; it is {_shape_and_type(matrix)}")
-    vectors = {name: _as_vector(array) for name, array in contents.items() if name != features}
+    usual = [name for name in contents if name.lower() in USUAL_FEATURES]
+    matrices = [name for name, array in contents.items() if array.ndim == 2 and min(array.shape) > 1]
+    candidates = [name for name in usual or matrices if contents[name].dtype.kind in "fiub"]
+    if len(candidates) != 1 or contents[candidates[0]].ndim != 2 or not contents[candidates[0]].size:
+        arrays = format_list((f"{name} ({_shape_and_type(array)})" for name, array in contents.items()), quote=False)
+        raise ValueError(
+            "it is not clear which array holds the features. Name a matrix of numbers X, with a row per sample. The "
+            f"arrays are {arrays}"
+        )
+    matrix = contents.pop(candidates[0])
+    vectors = {name: vector for name, array in contents.items() if (vector := _as_vector(array)) is not None}
     labels = [name for name in vectors if name.lower() in USUAL_LABELS]
-    for name in labels:
-        vector = vectors[name]
-        if vector is None or len(vector) not in matrix.shape:
-            raise ValueError(
-                f"{name!r} must hold one integer or string per sample of {features!r}, which is "
-                f"{_shape_and_type(matrix)}; it is {_shape_and_type(contents[name])}"
-            )
-    lengths = {len(vector) for name in (labels or vectors) if (vector := vectors[name]) is not None}
+    lengths = {len(vectors[name]) for name in labels or vectors}
     if len(matrix) not in lengths and matrix.shape[1] in lengths:  # samples are columns
         matrix = matrix.T
     frame = pl.from_numpy(matrix, schema=[f"feature_{i}" for i in range(matrix.shape[1])], orient="row")
-    return frame.with_columns(
-        pl.Series(name, vector) for name, vector in vectors.items() if vector is not None and len(vector) == len(matrix)
-    )
-
-
-def _find_features(contents: Mapping[str, Array]) -> str:
-    """Find the array with a usual name for features, or else the only matrix of numbers."""
-    usual = [name for name in contents if name.lower() in USUAL_FEATURES]
-    numbers = {name: array for name, array in contents.items() if array.dtype.kind in "fiub"}
-    matrices = [name for name, array in numbers.items() if array.ndim == 2 and min(array.shape) > 1]
-    for names in (usual, matrices):
-        if len(names) == 1:
-            return names[0]
-    arrays = format_list(f"{name} ({_shape_and_type(array)})" for name, array in contents.items())
-    raise ValueError(f"it is not clear which array holds the features. Name it X. The arrays are {arrays}")
+    return frame.with_columns(pl.Series(name, own) for name, own in vectors.items() if len(own) == len(matrix))
 
 
 def _as_vector(array: Array) -> Array | None:

@@ -29,7 +29,6 @@ from ._values import (
     parse_booleans,
     parse_days,
     parse_numbers,
-    parse_whole_numbers,
     raise_table_error,
 )
 
@@ -321,18 +320,16 @@ def summarize_agreement(
 
 
 def encode_class_labels(labels: pl.Series, classes: NDArray[Any]) -> NDArray[np.float64]:
-    """Index of each label among the classes, -1 if it is not a class, and NaN if it is missing."""
-    return encode_levels(_format_labels(labels, classes), tuple(map(str, classes.tolist())))
+    """Index of each label among the classes, -1 if it is not a class, and NaN if it is missing.
 
-
-def _format_labels(labels: pl.Series, classes: NDArray[Any]) -> pl.Series:
-    """Format labels like the classes: a table may hold ' 7' or 7.0 for 7, and true for True."""
+    A table may hold ' 7' or 7.0 for the class 7, and true for True.
+    """
     text = as_text(labels)
     if classes.dtype.kind == "b":
-        return parse_booleans(text).cast(pl.String).str.to_titlecase().fill_null(text)
-    if classes.dtype.kind not in "iu":
-        return text
-    return parse_whole_numbers(text).cast(pl.String).fill_null(text)
+        text = parse_booleans(text).cast(pl.String).str.to_titlecase().fill_null(text)
+    elif classes.dtype.kind in "iu":
+        text = as_levels(text)
+    return encode_levels(text, tuple(map(str, classes.tolist())))
 
 
 def check_feature_magnitudes(X: NDArray[np.float64], schema: Schema) -> None:

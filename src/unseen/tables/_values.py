@@ -34,7 +34,7 @@ DATE_FORMATS = {
     "dd/mm/yyyy": r"(?P<day>\d\d?)/(?P<month>\d\d?)/(?P<year>\d{4})",
 }
 ISO_FORMAT = "yyyy-mm-dd"
-WHOLE_NUMBER = r"^\s*([+-]?\d+)\.0*\s*$"  # an integer written with a decimal point
+WHOLE_NUMBER = r"^\s*([+-]?\d+)(\.0*)?\s*$"  # an integer, also if it is written with a decimal point
 MIDNIGHT = r" 00:00:00(\.0+)?$"
 TICKS_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # by the time unit of a duration
 MAX_SHOWN = 8  # names, values or rows listed in a message
@@ -362,7 +362,7 @@ def parse_labels(names: Sequence[str]) -> NDArray[Any]:
     booleans = parse_booleans(text)
     if len(names) and not booleans.null_count():
         return booleans.to_numpy()
-    integers = parse_whole_numbers(text)
+    integers = as_levels(text).cast(pl.Int64, strict=False)
     has_codes = text.str.contains(r"^\s*[+-]?0\d").any()  # 007 is a code, not the number 7
     return np.array(names, dtype=str) if integers.null_count() or has_codes else integers.to_numpy()
 
@@ -371,11 +371,3 @@ def parse_booleans(text: pl.Series) -> pl.Series:
     """Parse text such as True or false as booleans; null if it is not a boolean."""
     words = text.str.strip_chars().str.to_lowercase()
     return words.replace_strict({"true": True, "false": False}, default=None, return_dtype=pl.Boolean)
-
-
-def parse_whole_numbers(text: pl.Series) -> pl.Series:
-    """Parse text such as 7 or 7.0 as integers; null if it is not an integer."""
-    stripped = text.str.strip_chars()
-    numbers = stripped.cast(pl.Float64, strict=False)
-    is_exact = numbers.is_finite() & (numbers == numbers.round()) & (numbers.abs() < 2**53)
-    return stripped.cast(pl.Int64, strict=False).fill_null(numbers.set(~is_exact, None).cast(pl.Int64))
