@@ -22,7 +22,6 @@ pytest.importorskip("jinja2", reason="the report needs jinja2")
 from report_sample import NASTY, Page, comparison, diagnosis
 from unseen.report import render_comparison, render_diagnosis
 from unseen.report._format import MISSING_TEXT, format_number, format_p_value, format_signed, format_value
-from unseen.report._render import _make_environment
 from unseen.utils.progress import format_duration
 
 SECTIONS = [
@@ -266,7 +265,6 @@ def test_provenance_is_printed_as_it_is():
 
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    _make_environment.cache_clear()
     with pytest.raises(ImportError, match=r"pip install 'unseen\[cli\]'"):
         render_comparison({})
 

@@ -123,9 +123,10 @@ def _render(
     data: Mapping[str, Any] | None = None,
     styles: Sequence[str] = ("report.css",),
 ) -> str:
+    jinja2 = optional_import("jinja2", "An HTML report")
     scripts = (f"(() => {{\n{_read_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
     page: str = (
-        _make_environment()
+        _make_environment(jinja2)
         .get_template(template)
         .render(
             title=title,
@@ -140,8 +141,7 @@ def _render(
 
 
 @functools.cache
-def _make_environment() -> Any:
-    jinja2 = optional_import("jinja2", "An HTML report")
+def _make_environment(jinja2: Any) -> Any:
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: _read_asset("templates", name)),
         autoescape=True,
