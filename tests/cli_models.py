@@ -12,34 +12,27 @@ from sklearn.linear_model import LogisticRegression
 pytest.importorskip("typer", reason="the command needs its extra")
 pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
-import typer
 from typer.testing import CliRunner
 
 from command import run_command
 from helpers import fit_model
 from unseen import CIDG, KFDA, DomainCenterer
-from unseen.cli._adapt import adapt
-from unseen.cli._fit import fit
-from unseen.cli._predict import predict
-from unseen.cli._show import show
+from unseen.cli._app import app
 from unseen.model_selection import Candidate, EnsembleClassifier
 from unseen.models._model_file import load_model, save_model
 from unseen.models._table_model import TableModel
 from unseen.tables import Schema, load_table
 
-APP = typer.Typer(pretty_exceptions_enable=False)
-for command in (adapt, fit, predict, show):
-    APP.command()(command)
 FEATURES = ["x0", "x1", "x2", "sex"]
 SITES = ["north", "south", "west"]
 
 
 def unseen(*args):
-    return run_command(APP, *args)
+    return run_command(app, *args)
 
 
 def printed_json(*args):
-    result = CliRunner().invoke(APP, [*map(str, args), "--format", "json"])
+    result = CliRunner().invoke(app, [*map(str, args), "--format", "json"])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 

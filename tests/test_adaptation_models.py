@@ -12,26 +12,20 @@ from scipy.special import softmax
 pytest.importorskip("skops", reason="model files need the extra")
 pytest.importorskip("typer", reason="the command needs its extra")
 import polars as pl
-import typer
 
 import unseen
 from command import run_command
 from unseen import UnseenClassifier
-from unseen.cli._adapt import adapt
-from unseen.cli._predict import predict
-from unseen.cli._show import show
+from unseen.cli._app import app
 from unseen.exceptions import SmallBatchError
 from unseen.model_selection import Adjustment
 from unseen.models import load_model
 
-APP = typer.Typer(pretty_exceptions_enable=False)
-for command in (adapt, predict, show):
-    APP.command()(command)
 CLASSES = np.array(["ill", "well"])
 
 
 def command(*args):
-    return run_command(APP, *args)
+    return run_command(app, *args)
 
 
 def make_rows(seed, n, offset):

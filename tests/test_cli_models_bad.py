@@ -17,7 +17,7 @@ pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 from typer.testing import CliRunner
 
-from cli_models import APP, SITES, printed_json, unseen
+from cli_models import SITES, app, printed_json, unseen
 from helpers import fit_model
 from model_files import pack, unpack
 from unseen import KFDA, fit
@@ -252,7 +252,7 @@ def test_no_escape_sequence_of_a_card_reaches_the_terminal(home, tmp_path):
     facts = fitted.card
     save_model(fitted.estimator, tmp_path / "evil.unseen", evil(facts, keys_of(facts) - set(SITES)))
     for options in ([], ["--format", "json"]):
-        result = CliRunner().invoke(APP, ["show", str(tmp_path / "evil.unseen"), *options])
+        result = CliRunner().invoke(app, ["show", str(tmp_path / "evil.unseen"), *options])
         assert result.exit_code == 0
         assert "red" in result.output
         assert not set(result.output) & {"\x1b", "\x9b", "\x07"}
@@ -273,7 +273,7 @@ def test_no_escape_sequence_of_a_table_reaches_the_terminal(home, tmp_path):
         tmp_path / "o.csv",
     ]
     for options in ([], ["--format", "json"]):
-        result = CliRunner().invoke(APP, [*map(str, command), *options])
+        result = CliRunner().invoke(app, [*map(str, command), *options])
         assert result.exit_code == 0
         assert "oslo" in result.output
         assert not set(result.output) & {"\x1b", "\x9b", "\x07"}

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from unseen.cli._app import app
 from unseen.cli._options import CommandGroup
-from unseen.cli._report import exit_on_interrupt
+from unseen.cli._report import add_note
 
 
 def run(*args):
@@ -133,7 +133,8 @@ def test_an_interrupt_outside_the_computation_exits_with_130_and_a_sentence():
 
     @group.command()
     def other():
-        exit_on_interrupt("Nothing was written.")
+        with add_note("Nothing was written."):
+            raise KeyboardInterrupt
 
     result = CliRunner().invoke(group, ["slow"])
     assert (result.exit_code, result.stderr) == (130, "Interrupted.\n")

@@ -175,7 +175,7 @@ def test_a_class_in_a_script_cannot_be_imported_by_readers(folder, monkeypatch):
         ("models.py", "--with must be file.py:NAME or package.module:NAME; got 'models.py'"),
         ("models.py:nobody", "models.py does not define nobody. It defines"),
         ("models.py:line", "The estimator of 'line' must be a classifier; got LinearRegression()"),
-        ("models.py:Greedy", "the class Greedy cannot be called without arguments"),
+        ("models.py:Greedy", "Greedy.__init__() missing 1 required positional argument"),
         ("broken.py:NAME", "broken.py cannot be run: ZeroDivisionError: division by zero"),
     ],
 )

@@ -19,7 +19,7 @@ import pytest
 from sklearn.base import clone
 
 from explore_server import call, make_session, make_setting, serving, small_table
-from unseen.explore import Server, Setting
+from unseen.explore import Server
 from unseen.model_selection import HEADS, METHODS, LeaveOneDomainOut
 from unseen.tables import make_preprocessor
 
@@ -119,12 +119,6 @@ def test_values_that_no_slider_has_are_rejected(session, values):
         make_setting(session, **values)
 
 
-def test_a_setting_is_read_from_an_address(session):
-    text = "#data=small&color=domain&held_out=oslo&method=SCA&domain_weight=10*scale&prior_weight=scale"
-    setting = Setting.parse(text, session.domains)
-    assert (setting.held_out, setting.method, setting.params["domain_weight"]) == ("oslo", "SCA", "10*scale")
-
-
 def test_every_value_of_every_slider_is_valid(session):
     for method in session.describe()["methods"]:
         for slider in method["sliders"]:
@@ -200,21 +194,6 @@ def run_command(*arguments, **options):
     code = "from unseen.cli import main; main()"
     command = [sys.executable, "-c", code, "explore", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-
-
-def test_a_wrong_setting_is_an_error_of_the_command(tmp_path):
-    pytest.importorskip("typer", reason="the command needs its extra")
-    from typer.testing import CliRunner
-
-    from unseen.cli._app import app
-
-    lines = [f"{x},{label},{domain}" for x in range(8) for label in "ab" for domain in "xyz"]
-    path = tmp_path / "t.csv"
-    path.write_text("\n".join(["f,label,domain", *lines]) + "\n")
-    arguments = ["explore", str(path), "--label", "label", "--domain", "domain", "--setting", "ridge=2"]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 2
-    assert "ridge must be one of" in " ".join(result.output.split())
 
 
 @pytest.mark.system

@@ -7,18 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ..utils.io import check_output_path
 from . import _options as o
-from ._report import (
-    escape_controls,
-    make_console,
-    make_table,
-    message_console,
-    print_notices,
-    print_result,
-    save_figure,
-    translate_errors,
-)
+from ._report import add_note, message_console, print_lines, print_notices, print_result, print_table, save_figure
 
 
 def adapt(
@@ -84,23 +74,22 @@ def adapt(
     """
     from ..models import load_model
 
-    with translate_errors("Nothing was written."):
-        check_output_path(figure, ".png", ".svg", ".pdf")
-        if plan:
-            if site is not None or output is not None:
-                raise ValueError("--plan needs the model only. Leave out SITE and --output, or leave out --plan.")
-            print_plan(load_model(model), figure, format)
-            return
-        if site is None or output is None:
-            raise ValueError("Pass a table of the new domain and --output, or --plan to print what to expect.")
-        o.require_option("--plan", {"--figure": figure})
+    if plan:
+        if site is not None or output is not None:
+            raise ValueError("--plan needs the model only. Leave out SITE and --output, or leave out --plan.")
+        print_plan(load_model(model), figure, format)
+        return
+    if site is None or output is None:
+        raise ValueError("Pass a table of the new domain and --output, or --plan to print what to expect.")
+    o.require_option("--plan", {"--figure": figure})
+    with add_note("Nothing was written."):
         o.check_model_output(output, overwrite, [path for path in (model, site, source) if path is not None])
         adapted = load_model(model).adapt(site, label, level=level, domain=domain, source=source)
         adapted.save(output)
-        adaptation = adapted.card["adaptation"]
-        print_notices(adaptation["notices"])
-        print_result(adaptation, show_adaptation, format)
-        message_console.print(f"Wrote {output}")
+    adaptation = adapted.card["adaptation"]
+    print_notices(adaptation["notices"])
+    print_result(adaptation, show_adaptation, format=format)
+    message_console.print(f"Wrote {output}")
 
 
 def print_plan(model: Any, figure: Path | None, format: str) -> None:
@@ -110,27 +99,27 @@ def print_plan(model: Any, figure: Path | None, format: str) -> None:
         from ..report import draw_adaptation_plan
 
         save_figure(draw_adaptation_plan(summary), figure)
-    print_result(summary, show_plan, format)
+    print_result(summary, show_plan, format=format)
 
 
 def show_plan(summary: dict[str, Any]) -> None:
     """Print the sentences of a plan, and the curve of each level as a table."""
-    sizes = [str(point["labels"]) for point in summary["curves"][0]["points"]] if summary["curves"] else []
+    sizes = [str(point["labels"]) for curve in summary["curves"][:1] for point in curve["points"]]
     title = f"Gain in accuracy, points, simulated on {len(summary['domains'])} held-out domains, by number of labels"
-    table = make_table(["level"], sizes, title)
-    for curve in summary["curves"]:
-        cells = [
-            "" if point["accuracy"] is None else f"{100 * point['accuracy']['mean']:+.1f}" for point in curve["points"]
+    rows = [
+        [
+            curve["name"],
+            *("" if (gain := point["accuracy"]) is None else f"{100 * gain['mean']:+.1f}" for point in curve["points"]),
         ]
-        table.add_row(curve["name"], *cells)
-    make_console().print(table)
-    for sentence in summary["sentences"]:
-        typer.echo(escape_controls(sentence))
+        for curve in summary["curves"]
+    ]
+    print_table(["level", *sizes], rows, title)
+    print_lines(summary["sentences"])
 
 
 def show_adaptation(adaptation: dict[str, Any]) -> None:
     """Print the level of adaptation, the reason, and the offsets."""
-    typer.echo(escape_controls(adaptation["reason"]))
+    print_lines([adaptation["reason"]])
     if adaptation["offsets"] is not None:
         offsets = ", ".join(f"{name} {value:+.2f}" for name, value in adaptation["offsets"].items())
-        typer.echo(escape_controls(f"Class offsets: {offsets}. Scale of the logits: {adaptation['scale']:.2f}."))
+        print_lines([f"Class offsets: {offsets}. Scale of the logits: {adaptation['scale']:.2f}."])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -31,26 +30,17 @@ app = typer.Typer(
 )
 
 
-def register(command: Callable[..., None], panel: str, *, needs_arguments: bool = True) -> None:
-    """Add a command to a panel of the help. Without arguments, a command that needs some prints its help."""
-    app.command(cls=Command, rich_help_panel=panel, no_args_is_help=needs_arguments)(command)
-
-
-DATA = "Understand the data"
-MODELS = "Fit and use models"
-STUDIES = "Examples and experiments"
-register(compare, DATA)
-register(diagnose, DATA)
-register(explore, DATA, needs_arguments=False)
-register(extract, DATA)
-register(sites, DATA)
-register(fit, MODELS)
-register(predict, MODELS)
-register(adapt, MODELS)
-register(show, MODELS)
-register(validate, MODELS)
-register(demo, STUDIES, needs_arguments=False)
-app.add_typer(reproduce, name="reproduce", rich_help_panel=STUDIES)
+# The commands of each panel of the help. Without arguments, a command that needs some prints its help.
+PANELS = {
+    "Understand the data": (compare, diagnose, explore, extract, sites),
+    "Fit and use models": (fit, predict, adapt, show, validate),
+    "Examples and experiments": (demo,),
+}
+for panel, commands in PANELS.items():
+    for command in commands:
+        needs_arguments = command not in (demo, explore)
+        app.command(cls=Command, rich_help_panel=panel, no_args_is_help=needs_arguments)(command)
+app.add_typer(reproduce, name="reproduce", rich_help_panel="Examples and experiments")
 
 
 def _print_version(is_requested: bool) -> None:

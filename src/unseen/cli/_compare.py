@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
 
-from ..utils.io import check_output_path
 from . import _options as o
 from ._report import (
+    Cell,
     error_console,
     make_console,
-    make_table,
     message_console,
     print_notices,
     print_result,
-    select_fitting_columns,
-    select_format,
+    print_table,
     shorten,
-    translate_errors,
 )
-from ._user_methods import combine_methods, load_user_methods
+from ._user_methods import select_methods
 
-if TYPE_CHECKING:
-    from ..model_selection import Method
-    from ..tables import Table
-
-Cell = str | Text
-NAME_WIDTHS = (18, 9)  # of domains in the table, tried in this order until all domains fit
+NAME_WIDTHS = (9, 18)  # of domains in the header of the table: at least, and at most
+OTHER_WIDTH = 45  # of the other columns
 
 
 @o.with_table_options
@@ -69,6 +60,7 @@ def compare(
     store: o.Store = None,
     jobs: o.AutomaticJobs = None,
     scheduler: o.Scheduler = None,
+    seed: o.Seed = 0,
 ) -> None:
     """Evaluate methods by leave-one-domain-out cross-validation, and recommend one.
 
@@ -76,85 +68,44 @@ def compare(
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
-    from ..evaluation import describe_imbalance
+    from ..evaluation import Protocol, describe_imbalance
+    from ..evaluation import compare as compare_methods
     from ..model_selection import AUTO_TRANSDUCTIVE, get_metric
 
-    with translate_errors():
-        check_output_path(report, ".html", ".htm")
-        o.check_result_output(output)
-        all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
-        if transductive and methods == o.COMPARED_METHODS():  # "auto" is the same as "auto, transductive" then
-            all_methods = [method for method in all_methods if method.name != AUTO_TRANSDUCTIVE]
-        table = o.read_table(data, request)
-        imbalance = describe_imbalance(Counter(table.y.tolist()), get_metric(metric).label)
-        print_notices([*table.notices, *filter(None, [imbalance])])
-    run_and_report(
-        table,
-        all_methods,
-        output=output,
-        format=format,
-        report=report,
-        store=store,
-        jobs=jobs,
-        verbose=int(not quiet),
-        scheduler=scheduler,
-        scale=scale,
-        transductive=transductive,
-        balance=balance,
-        quick=quick,
-        metric=metric,
-        protocol=protocol,
-        threshold=threshold,
-        positive=positive,
-        random_state=request.seed,
-    )
-
-
-def run_and_report(
-    table: Table,
-    methods: Sequence[Method],
-    *,
-    output: Path,
-    format: str | None,
-    report: Path | None,
-    store: Path | None,
-    jobs: int | None,
-    verbose: int,
-    scheduler: str | None = None,
-    **settings: Any,
-) -> None:
-    """Compare methods on a table, write the report and print the results; exit with code 1 if a method fails.
-
-    Further settings are parameters of `unseen.compare`.
-    """
-    from ..evaluation import Protocol
-    from ..evaluation import compare as compare_methods
-
-    with translate_errors():
-        plan = Protocol().plan(table.domain)
-        if not plan.exact:
-            print_notices([str(plan)])
-        store, resume = o.results_path(Path(table.name).stem.replace(" ", "-"), store)
-        o.check_store(store)
-    with translate_errors(resume):
-        n_domains = len(set(table.domain.tolist()))
-        message_console.print(f"{len(table.y):,} samples, {n_domains} domains, {len(methods)} methods -> {store}")
-        with o.open_cluster(scheduler) as client:
-            comparison = compare_methods(
-                table,
-                methods=methods,
-                store=store,
-                n_jobs=o.choose_jobs(jobs, len(table.y), len(methods)),
-                verbose=verbose,
-                client=client,
-                command=o.current_command(),
-                **settings,
-            )
-        if report is not None:
-            comparison.write_report(report)
-            message_console.print(f"Wrote {report}")
-        summary = comparison.to_dict()
-        print_result(summary, show_comparison, select_format(format, output), output, list_scores(summary))
+    all_methods = select_methods(methods, with_models)
+    if transductive and methods == o.COMPARED_METHODS():  # "auto" is the same as "auto, transductive" then
+        all_methods = [method for method in all_methods if method.name != AUTO_TRANSDUCTIVE]
+    metric_label = get_metric(metric).label  # an unknown name is an error before the table is read
+    table = o.read_table(data, request)
+    plan = Protocol().plan(table.domain)
+    imbalance = describe_imbalance(Counter(table.y.tolist()), metric_label)
+    print_notices(filter(None, [imbalance, "" if plan.exact else str(plan)]))
+    n_domains = len(set(table.domain.tolist()))
+    with o.open_store(table.name, store) as store, o.open_cluster(scheduler) as client:
+        message_console.print(f"{len(table.y):,} samples, {n_domains} domains, {len(all_methods)} methods -> {store}")
+        comparison = compare_methods(
+            table,
+            methods=all_methods,
+            scale=scale,
+            transductive=transductive,
+            balance=balance,
+            quick=quick,
+            metric=metric,
+            protocol=protocol,
+            threshold=threshold,
+            positive=positive,
+            random_state=seed,
+            store=store,
+            n_jobs=o.choose_jobs(jobs, len(table.y), len(all_methods)),
+            verbose=int(not quiet),
+            client=client,
+            command=o.current_command(),
+        )
+    if report is not None:
+        comparison.write_report(report)
+        message_console.print(f"Wrote {report}")
+    summary = comparison.to_dict()
+    print_result(summary, show_comparison, output, format, list_scores(summary))
     if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
         error_console.print(
             "Some methods failed; the reasons are listed above. Run the same command again to retry them."
@@ -186,61 +137,44 @@ def show_comparison(summary: dict[str, Any]) -> None:
 
     console = make_console()
     verdict = summary["verdict"]
+    domains = summary["domains"]
+    methods = rank_methods(summary["methods"])
     if verdict["recommendation"]:
         console.print(verdict["recommendation"]["sentence"], style="bold")
     for sentence in (verdict["headline"], *verdict["sentences"]):
         console.print(sentence)
-    methods = rank_methods(summary["methods"])
-    for name_width in NAME_WIDTHS:
-        columns = _make_columns(methods, summary["domains"], verdict["share"], name_width)
-        shown = select_fitting_columns(columns, console.width, n_required=2)
-        n_hidden = sum(isinstance(key, int) and key not in shown for key in columns)
-        if not n_hidden:
-            break
+    factor, digits = (100, 1) if verdict["share"] else (1, 3)
+    best = [
+        max((cell["mean"] for method in methods if (cell := method["accuracies"][domain])), default=None)
+        for domain in domains
+    ]
+
+    def format_score(score: dict[str, Any] | None, method: dict[str, Any]) -> str:
+        if score is None or score["mean"] is None:
+            return _status_word(method)
+        spread = "" if score["sd"] is None else f" ±{factor * score['sd']:.{digits}f}"
+        return f"{factor * score['mean']:.{digits}f}{spread}"
+
+    rows: list[list[Cell]] = []
+    for method in methods:
+        row: list[Cell] = [f"{method['name']}{'*' * method['transductive']}", format_score(method, method)]
+        for domain, best_mean in zip(domains, best, strict=True):
+            cell = method["accuracies"][domain]
+            style = "red" if cell is None else "bold" if cell["mean"] == best_mean else ""
+            row.append(Text(format_score(cell, method), style=style))
+        rows.append([*row, method["kind"], f"{method['seconds']:.1f}"])
     title = f"{verdict['metric'].replace('_', ' ')} on the held-out domain{', %' if verdict['share'] else ''}"
-    table = make_table(["method"], [str(columns[key][0]) for key in shown[1:]], title)
-    for i in range(len(methods)):
-        table.add_row(*(columns[key][1 + i] for key in shown))
-    console.print(table)
-    if n_hidden:
-        text = f"{n_hidden} of {len(summary['domains'])} domains do not fit; --format csv and --report show all."
+    name_width = sorted([*NAME_WIDTHS, (console.width - OTHER_WIDTH) // len(domains)])[1]
+    header = ["method", "mean ± sd", *(shorten(domain, name_width) for domain in domains), "kind", "seconds"]
+    n_hidden = len(domains) + 2 - print_table(header, rows, title)
+    if n_hidden > 0:
+        text = f"{n_hidden} of {len(domains)} domains do not fit; --format csv and --report show all."
         console.print(text, style="dim")
     if any(method["transductive"] for method in methods):
         console.print("* transductive: uses unlabeled samples of the held-out domain", style="dim")
     for method in methods:
         if method["failed"]:
             console.print(f"{method['name']} {_status_word(method)}: {method['failed']}", style="red")
-
-
-def _make_columns(
-    methods: list[dict[str, Any]], domains: list[str], is_percentage: bool, name_width: int
-) -> dict[Any, list[Cell]]:
-    """Make the columns of the table, in order of importance: each a header and a cell for each method.
-
-    The key of a domain is its number, since its name may be that of another column.
-    """
-    factor, digits = (100, 1) if is_percentage else (1, 3)
-
-    def format_score(score: dict[str, Any] | None, status: str) -> str:
-        if score is None or score["mean"] is None:
-            return status
-        spread = "" if score["sd"] is None else f" ±{factor * score['sd']:.{digits}f}"
-        return f"{factor * score['mean']:.{digits}f}{spread}"
-
-    columns: dict[Any, list[Cell]] = {
-        "method": ["method", *(f"{method['name']}{'*' * method['transductive']}" for method in methods)],
-        "mean": ["mean ± sd", *(format_score(method, _status_word(method)) for method in methods)],
-    }
-    for key, domain in enumerate(domains):
-        cells = [method["accuracies"][domain] for method in methods]
-        best = max((cell["mean"] for cell in cells if cell), default=None)
-        columns[key] = [shorten(domain, name_width)]
-        for method, cell in zip(methods, cells, strict=True):
-            style = "red" if cell is None else "bold" if cell["mean"] == best else ""
-            columns[key].append(Text(format_score(cell, _status_word(method)), style=style))
-    columns["kind"] = ["kind", *(method["kind"] for method in methods)]
-    columns["seconds"] = ["seconds", *(f"{method['seconds']:.1f}" for method in methods)]
-    return columns
 
 
 def _status_word(method: dict[str, Any]) -> str:

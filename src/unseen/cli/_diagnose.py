@@ -4,20 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
-from ..utils.io import check_output_path
 from . import _options as o
-from ._report import (
-    escape_controls,
-    print_notices,
-    print_result,
-    save_figure,
-    select_format,
-    show_columns,
-    translate_errors,
-    write_text,
-)
+from ._report import print_lines, print_result, save_figure, show_columns, write_text
 
 
 @o.with_table_options
@@ -46,6 +34,7 @@ def diagnose(
     figure: o.Figure = None,
     columns: o.Columns = False,
     quiet: o.Quiet = False,
+    seed: o.Seed = 0,
 ) -> None:
     """Test whether P(Y), P(X) and P(X|Y) differ between domains, and name methods that suit the shift.
 
@@ -55,29 +44,24 @@ def diagnose(
     from ..shift import diagnose as diagnose_table
     from ..shift import summary_text
 
-    with translate_errors():
-        check_output_path(report, ".html", ".htm")
-        check_output_path(figure, ".png", ".svg", ".pdf")
-        o.check_result_output(output)
-        table = o.read_table(data, request)
-        print_notices(table.notices)
-        diagnosis = diagnose_table(
-            table,
-            scale=scale,
-            n_permutations=permutations,
-            max_per_domain=max_per_domain,
-            alpha=alpha,
-            random_state=request.seed,
-        )
-        summary = diagnosis.summary()
-        if report is not None:
-            write_text(render_diagnosis(summary), report)
-        if figure is not None:
-            save_figure(diagnosis.plot(), figure)
+    table = o.read_table(data, request)
+    diagnosis = diagnose_table(
+        table,
+        scale=scale,
+        n_permutations=permutations,
+        max_per_domain=max_per_domain,
+        alpha=alpha,
+        random_state=seed,
+    )
+    summary = diagnosis.summary()
+    if report is not None:
+        write_text(render_diagnosis(summary), report)
+    if figure is not None:
+        save_figure(diagnosis.plot(), figure)
 
-        def show(summary: dict[str, Any]) -> None:
-            typer.echo(escape_controls(summary_text(summary)))
-            if columns:
-                show_columns(table.describe_columns())
+    def show(summary: dict[str, Any]) -> None:
+        print_lines([summary_text(summary)])
+        if columns:
+            show_columns(table.describe_columns())
 
-        print_result(summary, show, select_format(format, output), output, diagnosis.records())
+    print_result(summary, show, output, format, diagnosis.records())

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from . import _options as o
-from ._report import error_console, print_notices, translate_errors
+from ._report import error_console
 
 
 @o.with_table_options
 def explore(
-    data: o.OptionalData = None,
+    data: Annotated[Path | None, typer.Argument(metavar="DATA", help=o.DATA_HELP)] = None,
     *,
     request: o.Request,
-    scale: o.OptionalScale = None,
-    setting: Annotated[
-        str,
-        o.make_option(
-            o.METHODS,
-            metavar="TEXT",
-            show_default="that of the page",
-            help="Setting to start with: the part of the page's address after the #.",
-        ),
-    ] = "",
+    scale: o.Scale = "standardize",
     browser: Annotated[
         bool, o.make_option(o.OUTPUT, "--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
@@ -31,6 +25,7 @@ def explore(
         int,
         o.make_option(o.COMPUTATION, min=0, max=65535, metavar="N", help="Port of the server; 0 selects a free one."),
     ] = 0,
+    seed: o.Seed = 0,
 ) -> None:
     """Change the weights of a projection and see their effect, on a page that only this machine can open.
 
@@ -39,20 +34,17 @@ def explore(
 
     Example: unseen explore hospitals.csv --label diagnosis --domain hospital
     """
-    from ..explore import Server, Session, Setting, open_examples
+    from ..explore import Server, Session, open_examples
 
-    with translate_errors():
-        if data is None:
-            sources = open_examples(request.seed, scale)
-        else:
-            table = o.read_table(data, request)
-            print_notices(table.notices)
-            session = Session(table, scale or "standardize", seed=request.seed)
-            Setting.parse(setting, session.domains)  # so that an error is printed here and not on the page
-            sources = {table.name: lambda: session}
-        server = Server(sources, port)
-        error_console.print(
-            f"{server.address}\nOnly this machine can open the page, with this address. Ctrl-C stops the server."
-        )
-        server.run(browser=browser, at=setting)
-        error_console.print("The server has stopped.")
+    if data is None:
+        sources = open_examples(seed)
+    else:
+        table = o.read_table(data, request)
+        session = Session(table, scale, seed=seed)
+        sources = {table.name: lambda: session}
+    server = Server(sources, port)
+    error_console.print(
+        f"{server.address}\nOnly this machine can open the page, with this address. Ctrl-C stops the server."
+    )
+    server.run(browser=browser)
+    error_console.print("The server has stopped.")

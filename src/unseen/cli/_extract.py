@@ -11,7 +11,7 @@ import typer
 
 from ..utils.io import atomic_write, check_output_path
 from . import _options as o
-from ._report import message_console, print_notices, translate_errors
+from ._report import add_note, message_console, print_notices
 
 if TYPE_CHECKING:
     from ..images import Skipped
@@ -41,7 +41,7 @@ def extract(
         bool, o.make_option(o.PHOTOGRAPHS, "--strict", help="Stop at the first image that cannot be read.")
     ] = False,
     output: Annotated[
-        Path, o.make_option(o.OUTPUT, "--output", "-o", metavar="FILE", help="Table to write, a .parquet file.")
+        Path, o.make_output_option("--output", "-o", endings=(".parquet",), help="Table to write, a .parquet file.")
     ],
     quiet: o.Quiet = False,
     store: o.Store = None,
@@ -62,19 +62,15 @@ def extract(
     from ..images import Network, Preprocessing, find_photos
     from ..images import extract as extract_features
 
-    with translate_errors():
-        if output == o.STANDARD_OUTPUT:
-            raise ValueError("A .parquet file cannot be written to standard output. Pass the name of a file.")
-        check_output_path(output, ".parquet")
-        check_output_path(output.with_suffix(".skipped.csv"))
-        overrides = dict(map(_parse_override, override or []))
-        collection = find_photos(photos, domain_from)
-        # Errors of the network and its settings are raised before any image is read.
-        opened_network = Network(network, output_name, jobs)
-        preprocessing = Preprocessing.from_spec({"preset": preset, **overrides})
-        preprocessing.output_size(*opened_network.size)
-        cache = store or Path(f"{collection.name.replace(' ', '-')}.unseen-features.sqlite")
-    with translate_errors(f"Computed features are stored in {cache}. Run the same command again to continue."):
+    check_output_path(output.with_suffix(".skipped.csv"))
+    overrides = dict(map(_parse_override, override or []))
+    collection = find_photos(photos, domain_from)
+    # Errors of the network and its settings are raised before any image is read.
+    opened_network = Network(network, output_name, jobs)
+    preprocessing = Preprocessing.from_spec({"preset": preset, **overrides})
+    preprocessing.output_size(*opened_network.size)
+    cache = store or Path(f"{collection.name.replace(' ', '-')}.unseen-features.sqlite")
+    with add_note(f"Computed features are stored in {cache}. Run the same command again to continue."):
         extraction = extract_features(
             collection,
             opened_network,
@@ -85,14 +81,14 @@ def extract(
             verbose=int(not quiet),
         )
         extraction.write(output)
-        n_domains = len(set(collection.domain))
-        n_classes = len(set(collection.label))
-        facts = extraction.facts
-        message_console.print(
-            f"Wrote {output}: {len(extraction.paths):,} images of {n_domains} domains and {n_classes} classes, tensor "
-            f"{facts['output']!r} of {facts['network']}"
-        )
-        write_skipped(extraction.skipped, output.with_suffix(".skipped.csv"))
+    n_domains = len(set(collection.domain))
+    n_classes = len(set(collection.label))
+    facts = extraction.facts
+    message_console.print(
+        f"Wrote {output}: {len(extraction.paths):,} images of {n_domains} domains and {n_classes} classes, tensor "
+        f"{facts['output']!r} of {facts['network']}"
+    )
+    write_skipped(extraction.skipped, output.with_suffix(".skipped.csv"))
 
 
 def write_skipped(skipped: list[Skipped], path: Path) -> None:

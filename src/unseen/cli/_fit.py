@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from . import _options as o
-from ._report import message_console, print_notices, print_result, translate_errors
+from ._report import add_note, message_console, print_notices, print_result
 from ._show import print_card
-from ._user_methods import combine_methods, load_user_methods
+from ._user_methods import select_methods
 
 
 @o.with_table_options
@@ -30,6 +30,7 @@ def fit(
     landmarks: o.Landmarks = None,
     jobs: o.AutomaticJobs = None,
     scheduler: o.Scheduler = None,
+    seed: o.Seed = 0,
 ) -> None:
     """Fit a model for domains that are not in the table, and evaluate it on held-out domains.
 
@@ -40,37 +41,33 @@ def fit(
     from ..models import fit as fit_model
     from ..tables import survey_table
 
-    with translate_errors("Nothing was written."):
+    with add_note("Nothing was written."):
         o.check_model_output(output, overwrite)
-        all_methods = combine_methods(o.parse_names(methods) or [], load_user_methods(with_models or []))
+        all_methods = select_methods(methods, with_models)
         n_methods = len(expand_methods(all_methods, transductive=transductive))
         get_metric(metric)  # raises an error for an unknown name before the table is read
         trusted_types = o.parse_names(trusted) or []
         check_storable([method.classifier for method in all_methods if method.own], trusted=trusted_types)
         source = survey_table(data, request)
-        try:
-            with o.open_cluster(scheduler) as client:
-                model = fit_model(
-                    source,
-                    methods=all_methods,
-                    scale=scale,
-                    transductive=transductive,
-                    balance=balance,
-                    metric=metric,
-                    threshold=threshold,
-                    positive=positive,
-                    feature_map=feature_map,
-                    n_landmarks=landmarks,
-                    random_state=request.seed,
-                    n_jobs=o.choose_jobs(jobs, source.rows, n_methods),
-                    verbose=int(not quiet),
-                    client=client,
-                )
-        except MemoryError as error:
-            raise MemoryError(f"{error} Use --max-per-domain to fit fewer rows.") from error
-        card = model.card
-        card["command"] = o.current_command()
-        print_notices(filter(None, [card["threshold"].get("rule")]))
+        with o.open_cluster(scheduler) as client:
+            model = fit_model(
+                source,
+                methods=all_methods,
+                scale=scale,
+                transductive=transductive,
+                balance=balance,
+                metric=metric,
+                threshold=threshold,
+                positive=positive,
+                feature_map=feature_map,
+                n_landmarks=landmarks,
+                random_state=seed,
+                n_jobs=o.choose_jobs(jobs, source.rows, n_methods),
+                verbose=int(not quiet),
+                client=client,
+            )
+        model.card["command"] = o.current_command()
+        print_notices(filter(None, [model.card["threshold"].get("rule")]))
         model.save(output, trusted=trusted_types)
-        print_result(card, print_card, format)
-        message_console.print(f"Wrote {output}")
+    print_result(model.card, print_card, format=format)
+    message_console.print(f"Wrote {output}")

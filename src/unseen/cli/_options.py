@@ -29,7 +29,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from ..utils.io import check_output_path
 from ._report import STANDARD_OUTPUT as STANDARD_OUTPUT
-from ._report import exit_on_interrupt, make_console, make_table, print_notices, set_quiet, translate_errors
+from ._report import add_note, print_notices, print_table, set_quiet, translate_errors
 
 if TYPE_CHECKING:
     from ..tables import Table, TableOptions
@@ -51,10 +51,8 @@ def list_methods_on_help(names: str) -> str:
         return names
     from ..model_selection import METHODS as REGISTRY
 
-    table = make_table(["method", "kind", "description"], [])
-    for method in REGISTRY.values():
-        table.add_row(method.name, method.kind, method.description)
-    make_console().print(table)
+    rows = [(method.name, method.kind, method.description) for method in REGISTRY.values()]
+    print_table(["method", "kind", "description"], rows, n_text=3)
     raise typer.Exit
 
 
@@ -74,9 +72,33 @@ def _check_jobs(jobs: int | None) -> int | None:
     return jobs
 
 
-def make_option(panel: str | None, *names: str, **settings: Any) -> Any:
-    """Make an option that the help shows in a panel; None is the panel of options in general."""
+def make_option(panel: str, *names: str, **settings: Any) -> Any:
+    """Make an option that the help shows in a panel."""
     return typer.Option(*names, rich_help_panel=panel, **settings)
+
+
+def make_output_option(*names: str, endings: Sequence[str] = (), panel: str = OUTPUT, **settings: Any) -> Any:
+    """Make the option of a file to write, whose name is checked before anything is computed."""
+
+    def check(path: Path | None) -> Path | None:
+        if path != STANDARD_OUTPUT:
+            check_output_path(path, *endings)
+        return path
+
+    return make_option(panel, *names, metavar="FILE", dir_okay=False, callback=check, **settings)
+
+
+def make_methods_option(text: str = "", **settings: Any) -> Any:
+    """Make the option --methods, with a text on how the methods are used."""
+    return make_option(
+        METHODS,
+        "--methods",
+        metavar="NAMES",
+        callback=list_methods_on_help,
+        is_eager=True,
+        help=f"Methods, comma-separated; --methods help lists them.{text}",
+        **settings,
+    )
 
 
 # Data
@@ -85,7 +107,6 @@ DATA_HELP = (
     "of several files is one domain, unless --domain names a column or the file names are those of parts of a table."
 )
 Data = Annotated[Path, typer.Argument(metavar="DATA", help=DATA_HELP)]
-OptionalData = Annotated[Path | None, typer.Argument(metavar="DATA", help=DATA_HELP)]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that unseen fit wrote.")]
 NewData = Annotated[
     Path,
@@ -161,11 +182,9 @@ MaxPerDomain = Annotated[
         help="Maximum number of samples per domain, drawn at random.",
     ),
 ]
-SCALE_HELP = "Scale columns to unit variance, rows to unit length, or neither."
-Scale = Annotated[Literal["standardize", "l2", "none"], make_option(DATA, help=SCALE_HELP)]
-OptionalScale = Annotated[
-    Literal["standardize", "l2", "none"] | None,
-    make_option(DATA, help=SCALE_HELP, show_default="standardize; of the examples: none and l2"),
+Scale = Annotated[
+    Literal["standardize", "l2", "none"],
+    make_option(DATA, help="Scale columns to unit variance, rows to unit length, or neither."),
 ]
 
 # Photographs
@@ -202,40 +221,11 @@ DomainFrom = Annotated[
 ]
 
 # Methods
-METHODS_HELP = "Methods, comma-separated; --methods help lists them."
-Methods = Annotated[
-    str,
-    make_option(
-        METHODS,
-        metavar="NAMES",
-        callback=list_methods_on_help,
-        is_eager=True,
-        help=METHODS_HELP,
-        show_default="all",
-    ),
-]
+Methods = Annotated[str, make_methods_option(show_default="all")]
 FitMethods = Annotated[
-    str,
-    make_option(
-        METHODS,
-        "--methods",
-        metavar="NAMES",
-        callback=list_methods_on_help,
-        is_eager=True,
-        help=f"{METHODS_HELP} Several make an ensemble; auto is the ensemble of unseen.UnseenClassifier.",
-    ),
+    str, make_methods_option(" Several make an ensemble; auto is the ensemble of unseen.UnseenClassifier.")
 ]
-AverageMethods = Annotated[
-    str,
-    make_option(
-        METHODS,
-        "--methods",
-        metavar="NAMES",
-        callback=list_methods_on_help,
-        is_eager=True,
-        help=f"{METHODS_HELP} Their mean is evaluated, each with one setting.",
-    ),
-]
+AverageMethods = Annotated[str, make_methods_option(" Their mean is evaluated, each with one setting.")]
 With = Annotated[
     list[str] | None,
     make_option(
@@ -293,8 +283,8 @@ Threshold = Annotated[
         EVALUATION,
         metavar="AIM",
         show_default="0.5",
-        help="Probability from which a row is labeled positive: a number, youden, sensitivity=0.9, specificity=0.9 or "
-        "cost=5:1; chosen on out-of-domain predictions.",
+        help="Decision threshold: a probability, youden, sensitivity=0.9, specificity=0.9 or cost=5:1; chosen on "
+        "out-of-domain predictions.",
     ),
 ]
 Positive = Annotated[
@@ -305,12 +295,9 @@ Positive = Annotated[
 # Output
 Output = Annotated[
     Path,
-    make_option(
-        OUTPUT,
+    make_output_option(
         "--output",
         "-o",
-        metavar="FILE",
-        dir_okay=False,
         allow_dash=True,
         show_default="standard output",
         help="File to write the result to; - is standard output.",
@@ -331,16 +318,12 @@ TableFormat = Annotated[
 ]
 Report = Annotated[
     Path | None,
-    make_option(OUTPUT, metavar="FILE", dir_okay=False, show_default="none", help="Write a report to this .html file."),
+    make_output_option(endings=(".html", ".htm"), show_default="none", help="Write a report to this .html file."),
 ]
 Figure = Annotated[
     Path | None,
-    make_option(
-        OUTPUT,
-        metavar="FILE",
-        dir_okay=False,
-        show_default="none",
-        help="Write a figure to this .png, .svg or .pdf file.",
+    make_output_option(
+        endings=(".png", ".svg", ".pdf"), show_default="none", help="Write a figure to this .png, .svg or .pdf file."
     ),
 ]
 Columns = Annotated[bool, make_option(OUTPUT, "--columns", help="Also list the use of every column.")]
@@ -377,10 +360,8 @@ BatchSize = Annotated[
 ]
 Store = Annotated[
     Path | None,
-    make_option(
-        COMPUTATION,
-        metavar="FILE",
-        dir_okay=False,
+    make_output_option(
+        panel=COMPUTATION,
         show_default="a name in the current folder",
         help="File that stores intermediate results; rerun the command to continue an interrupted run.",
     ),
@@ -423,7 +404,7 @@ def table_options(
     missing: Missing = None,
     max_per_domain: MaxPerDomain = None,
     min_domain_rows: MinDomainRows = 4,
-    seed: Seed = 0,
+    seed: int = 0,
 ) -> TableOptions:
     """Make the request of a table from the options that commands share."""
     from ..tables import TableOptions
@@ -450,24 +431,21 @@ Request = Any  # the result of `table_options`
 def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of `table_options`, and pass it the result as `request`.
 
-    An option that the command itself declares under the same name is the command's.
+    An option that the command itself declares under the same name is the command's; all declare the seed.
     """
-    own = inspect.signature(command, eval_str=True).parameters
+    own = dict(inspect.signature(command, eval_str=True).parameters)
     signature = inspect.signature(table_options, eval_str=True, locals={"TableOptions": Any})
     shared = {name: parameter for name, parameter in signature.parameters.items() if name not in own}
+    del own["request"]
     arguments = [parameter for parameter in own.values() if parameter.kind != parameter.KEYWORD_ONLY]
-    data_options = [parameter for name, parameter in shared.items() if name != "seed"]
-    own_options = [parameter for name, parameter in own.items() if name != "request" and parameter not in arguments]
-    parameters = [*arguments, *data_options, *own_options, shared["seed"]]
+    options = [parameter for parameter in own.values() if parameter.kind == parameter.KEYWORD_ONLY]
 
     @wraps(command)
     def run(**values: Any) -> None:
-        with translate_errors():
-            request = table_options(**{name: values.pop(name) for name in shared})
+        request = table_options(seed=values["seed"], **{name: values.pop(name) for name in shared})
         command(request=request, **values)
 
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature([*arguments, *shared.values(), *options])  # type: ignore[attr-defined]
     return run
 
 
@@ -488,40 +466,34 @@ ALL_METHODS: Any = _all_methods
 COMPARED_METHODS: Any = _compared_methods
 
 
-class Command(TyperCommand):
-    """A command whose help shows no type for flags, and breaks lines at the width of the terminal only."""
+class _HiddenFlagTypes:
+    """The help of a command shows no type for flags."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, with --help; without an empty metavar, the help would show ``<bool>`` for flags."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False) and param.metavar is None:
+                param.metavar = ""
+        return params
+
+
+class Command(_HiddenFlagTypes, TyperCommand):
+    """A command whose help breaks lines at the width of the terminal only."""
 
     def __init__(self, name: str | None, **settings: Any) -> None:
         paragraphs = inspect.cleandoc(settings["help"]).split("\n\n")
         settings["help"] = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
         super().__init__(name, **settings)
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, with --help."""
-        return _hide_flag_types(super().get_params(ctx))
 
-
-class CommandGroup(TyperGroup):
-    """A group of commands. An interrupt, also during the imports of a command, exits with a sentence."""
+class CommandGroup(_HiddenFlagTypes, TyperGroup):
+    """A group of commands. Errors and interrupts, also those of options and imports, become messages."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command of the group."""
-        try:
+        with translate_errors():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            exit_on_interrupt()
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, with --help."""
-        return _hide_flag_types(super().get_params(ctx))
-
-
-def _hide_flag_types(params: list[Any]) -> list[Any]:
-    """Set an empty metavar for flags: without one, the help would show the type ``<bool>``."""
-    for param in params:
-        if getattr(param, "is_flag", False) and param.metavar is None:
-            param.metavar = ""
-    return params
 
 
 def parse_names(names: str | None) -> list[str] | None:
@@ -570,10 +542,12 @@ def parse_shares(text: str) -> dict[str, float]:
 
 
 def read_table(data: Path, request: TableOptions) -> Table:
-    """Read the table of a command."""
+    """Read the table of a command, and print the assumptions that were made."""
     from ..tables import read_survey, survey_table
 
-    return read_survey(survey_table(data, request), request.seed)
+    table = read_survey(survey_table(data, request), request.seed)
+    print_notices(table.notices)
+    return table
 
 
 @contextmanager
@@ -615,10 +589,13 @@ def require_option(required: str, options: Mapping[str, Any]) -> None:
         raise ValueError(f"{' and '.join(given)} cannot be used without {required}.")
 
 
-def results_path(name: str, store: Path | None) -> tuple[Path, str]:
-    """Return the file of results of a study, and the message to print if the study is interrupted."""
-    store = store or Path(f"{name}.unseen-results.sqlite")
-    return store, f"Completed results are stored in {store}. Run the same command again to continue."
+@contextmanager
+def open_store(name: str, store: Path | None) -> Iterator[Path]:
+    """Yield the file of results of a study; if the study is interrupted, print how to continue it."""
+    store = store or Path(f"{Path(name).stem.replace(' ', '-')}.unseen-results.sqlite")
+    check_output_path(Path(f"{store}-journal"))  # which SQLite writes next to it
+    with add_note(f"Completed results are stored in {store}. Run the same command again to continue."):
+        yield store
 
 
 def check_model_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
@@ -635,18 +612,6 @@ def check_model_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ())
         except ModelFileError:
             content = "exists, and is not a model file"
         raise ValueError(f"{path} {content}. Pass --overwrite to replace it, or choose another name.")
-
-
-def check_result_output(path: Path, *endings: str, inputs: Iterable[Path] = ()) -> None:
-    """Raise ValueError, before any computation, if a result cannot be written; standard output is always allowed."""
-    if path != STANDARD_OUTPUT:
-        check_output_path(path, *endings, inputs=inputs)
-
-
-def check_store(store: Path) -> None:
-    """Raise ValueError if a results file, or the journal that SQLite writes next to it, cannot be created."""
-    check_output_path(store)
-    check_output_path(Path(f"{store}-journal"))
 
 
 def current_command() -> str:

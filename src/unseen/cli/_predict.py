@@ -10,24 +10,21 @@ from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-import typer
-
 from ..exceptions import SmallBatchError
+from ..utils.io import check_output_path
 from . import _options as o
 from ._report import (
-    escape_controls,
+    add_note,
     exit_on_closed_output,
-    make_console,
-    make_table,
     message_console,
+    print_lines,
     print_notices,
     print_result,
-    translate_errors,
+    print_table,
 )
 from ._user_methods import append_to_path
 
 MAX_SHOWN_DOMAINS = 20
-MAX_SHOWN_CLASSES = 12  # in the confusion matrix
 # Ways to avoid a SmallBatchError, in terms of options.
 REMEDIES = {
     "batch": "predict a table with at least {min_rows} rows of each new domain",
@@ -89,16 +86,17 @@ def predict(
     """
     from ..models import RESULT_ENDINGS, load_model
 
-    with translate_errors("Nothing was written."):
-        o.check_result_output(output, *RESULT_ENDINGS, inputs=(new, model))
-        if output == o.STANDARD_OUTPUT and format != "txt":
-            raise ValueError(
-                f"Standard output cannot hold both the predictions (--output -) and the summary (--format {format}). "
-                "Write the predictions to a file, or omit --format."
-            )
-        trusted_types = o.parse_names(trusted) or []
-        if trusted_types:
-            append_to_path(Path.cwd())  # as for --with
+    is_printed = output == o.STANDARD_OUTPUT
+    if is_printed and format != "txt":
+        raise ValueError(
+            f"Standard output cannot hold both the predictions (--output -) and the summary (--format {format}). "
+            "Write the predictions to a file, or omit --format."
+        )
+    check_output_path(None if is_printed else output, *RESULT_ENDINGS, inputs=(new, model))
+    trusted_types = o.parse_names(trusted) or []
+    if trusted_types:
+        append_to_path(Path.cwd())  # as for --with
+    with add_note("Nothing was written."):
         fitted_model = load_model(model, trusted=trusted_types)
         if prior is not None:
             fitted_model = fitted_model.with_prior(o.parse_shares(prior))
@@ -116,13 +114,13 @@ def predict(
                 )
             except SmallBatchError as error:
                 raise ValueError(f"{error.problem} {error.advice(REMEDIES)}") from error
-        print_notices(prediction.notices)
-        if output != o.STANDARD_OUTPUT:
-            print_result(prediction.summary, show_predictions, format)
-            message_console.print(f"Wrote {output}")
-        elif not quiet:
-            with redirect_stdout(sys.stderr):
-                show_predictions(prediction.summary)
+    print_notices(prediction.notices)
+    if not is_printed:
+        print_result(prediction.summary, show_predictions, format=format)
+        message_console.print(f"Wrote {output}")
+    elif not quiet:
+        with redirect_stdout(sys.stderr):
+            show_predictions(prediction.summary)
 
 
 @contextmanager
@@ -143,67 +141,52 @@ def _open_output(output: Path) -> Iterator[Path]:
 def show_predictions(summary: dict[str, Any]) -> None:
     """Print the number of rows of each label, the accuracy if labels are known, and the novelty of the domains."""
     from ..models import quote_label
+    from ..tables import format_count
 
     has_domains = any(entry["domain"] is not None for entry in summary["novelty"])
-    _print_line(_format_rows(summary["rows"]))
-    for entry in summary["labels"]:
-        _print_line(f"  {quote_label(entry['label'])}: {entry['rows']:,}")
+    print_lines([format_count(summary["rows"], "row")])
+    print_lines(f"  {quote_label(entry['label'])}: {entry['rows']:,}" for entry in summary["labels"])
     if summary["agreement"]:
-        _print_agreement(summary["agreement"], has_domains)
+        show_agreement(summary["agreement"], has_domains)
     if summary["transductive"]:
-        _print_line("The predictions are transductive: they use all rows of each new domain together.")
+        print_lines(["The predictions are transductive: they use all rows of each new domain together."])
     sets = summary["sets"]
     if sets:
         coverage = 100 * sets["coverage"]
         text = f"Prediction sets have {sets['classes']:.1f} labels on average, for a coverage of {coverage:g}%."
-        _print_line(sets["note"] or text)
-    lines = []
-    for entry in sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0)):
-        text = entry["text"]
-        lines.append(f"{quote_label(entry['domain'])}: {text}" if has_domains else text)
-    _print_lines(lines, "all less novel")
+        print_lines([sets["note"] or text])
+    novelty = sorted(summary["novelty"], key=lambda entry: -(entry["ratio"] or 0))
+    _print_first(
+        [f"{quote_label(entry['domain'])}: {entry['text']}" if has_domains else entry["text"] for entry in novelty],
+        "less novel",
+    )
 
 
-def _print_agreement(agreement: dict[str, Any], has_domains: bool) -> None:
+def show_agreement(agreement: dict[str, Any], has_domains: bool) -> None:
     """Print the accuracy and the confusion matrix."""
     from ..models import quote_label
-
-    unlabeled = f"; {_format_rows(agreement['unlabeled'])} without a label" if agreement["unlabeled"] else ""
-    _print_line(f"Accuracy: {_format_accuracy(agreement)}{unlabeled}")
-    if has_domains:
-        domains = sorted(agreement["domains"], key=lambda entry: float(entry["accuracy"]))
-        lines = [f"  {quote_label(entry['domain'])}: {_format_accuracy(entry)}" for entry in domains]
-        _print_lines(lines, "with higher accuracy", indent="  ")
-    names = [quote_label(name) for name in agreement["classes"]]
-    if len(names) > MAX_SHOWN_CLASSES:
-        _print_line(f"The confusion matrix of {len(names)} classes is too wide to print; --format json has it.")
-        return
-    table = make_table(["label"], names, "Confusion matrix (columns: predicted labels)")
-    rows = list(zip(names, agreement["counts"], strict=True))
-    if agreement["others"]["rows"]:
-        rows.append(("any other", agreement["others"]["counts"]))
-    for name, counts in rows:
-        table.add_row(name, *(f"{count:,}" for count in counts))
-    make_console().print(table)
-
-
-def _format_accuracy(entry: dict[str, Any]) -> str:
-    return f"{100 * entry['accuracy']:.1f}%, {entry['right']:,} of {_format_rows(entry['rows'])} correct"
-
-
-def _format_rows(n_rows: int) -> str:
     from ..tables import format_count
 
-    return format_count(n_rows, "row")
+    def format_accuracy(entry: dict[str, Any]) -> str:
+        return f"{100 * entry['accuracy']:.1f}%, {entry['right']:,} of {format_count(entry['rows'], 'row')} correct"
+
+    unlabeled = f"; {format_count(agreement['unlabeled'], 'row')} without a label" if agreement["unlabeled"] else ""
+    print_lines([f"Accuracy: {format_accuracy(agreement)}{unlabeled}"])
+    if has_domains:
+        domains = sorted(agreement["domains"], key=lambda entry: float(entry["accuracy"]))
+        lines = [f"  {quote_label(entry['domain'])}: {format_accuracy(entry)}" for entry in domains]
+        _print_first(lines, "with higher accuracy")
+    names = [quote_label(name) for name in agreement["classes"]]
+    rows = [(name, *map(str, counts)) for name, counts in zip(names, agreement["counts"], strict=True)]
+    if agreement["others"]["rows"]:
+        rows.append(("any other", *map(str, agreement["others"]["counts"])))
+    n_shown = print_table(["label", *names], rows, "Confusion matrix (columns: predicted labels)")
+    if n_shown <= len(names):
+        print_lines([f"{len(names) + 1 - n_shown} of {len(names)} classes do not fit; --format json has them."])
 
 
-def _print_lines(lines: list[str], rest: str, indent: str = "") -> None:
+def _print_first(lines: list[str], rest: str) -> None:
     """Print the lines of the first domains, and describe the rest."""
-    for line in lines[:MAX_SHOWN_DOMAINS]:
-        _print_line(line)
+    print_lines(lines[:MAX_SHOWN_DOMAINS])
     if len(lines) > MAX_SHOWN_DOMAINS:
-        _print_line(f"{indent}... and {len(lines) - MAX_SHOWN_DOMAINS} more domains, {rest}.")
-
-
-def _print_line(text: str) -> None:
-    typer.echo(escape_controls(text))
+        print_lines([f"  ... and {len(lines) - MAX_SHOWN_DOMAINS} more domains, {rest}."])

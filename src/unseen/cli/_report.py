@@ -18,7 +18,7 @@ from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 from rich.cells import cell_len, set_cell_size
@@ -27,8 +27,9 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ..exceptions import DataWarning, ParameterError
-from ..utils.io import ESCAPED_DIRECTION, atomic_write, escape_controls
+from ..utils.io import atomic_write, escape_controls
 
+Cell = str | Text
 STANDARD_OUTPUT = Path("-")
 FORMAT_BY_SUFFIX = {".csv": "csv", ".json": "json"}
 INTERRUPT_EXIT_CODE = 130  # 128 + SIGINT, as a shell reports it
@@ -56,29 +57,45 @@ def set_quiet(quiet: bool) -> bool:
     return quiet
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of text to standard output, without control characters, and without breaking them."""
+    for line in lines:
+        typer.echo(escape_controls(line))
+
+
 def make_console() -> Terminal:
     """Return a console for standard output, as wide as the terminal, or as COLUMNS."""
     return Terminal(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH)
 
 
-def make_table(text_columns: Iterable[str], number_columns: Iterable[str], title: str | None = None) -> RichTable:
-    """Make an empty table with left-aligned text columns, followed by right-aligned number columns."""
-    table = RichTable(title=title, title_justify="left", header_style="bold")
-    for name in text_columns:
-        table.add_column(escape_controls(name))
-    for name in number_columns:
-        table.add_column(escape_controls(name), justify="right")
-    return table
+def print_table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    title: str = "",
+    *,
+    n_text: int = 1,
+    total: Iterable[Sequence[Cell]] = (),
+) -> int:
+    """Print a table as wide as the terminal, and return the number of columns that fit.
 
-
-def select_fitting_columns(columns: Mapping[Any, Sequence[str | Text]], width: int, n_required: int) -> list[Any]:
-    """Return the first columns that fit into the width, but at least `n_required`."""
-    n_extra = 3  # characters of a column besides its text: an edge and two spaces
-    widths = [n_extra + max(Text.assemble(cell).cell_len for cell in cells) for cells in columns.values()]
-    totals = list(accumulate(widths, initial=1))[1:]
-    return [
-        name for i, (name, total) in enumerate(zip(columns, totals, strict=True)) if i < n_required or total <= width
-    ]
+    The first `n_text` columns are left-aligned and always shown; numbers follow, of which those at the end are left
+    out if they do not fit. Rows of `total` are separated from the others.
+    """
+    console = make_console()
+    groups = [list(rows), list(total)]
+    all_rows = [[escape_controls(name) for name in header], *groups[0], *groups[1]]
+    widths = [3 + max(Text.assemble(cell).cell_len for cell in column) for column in zip(*all_rows, strict=True)]
+    totals = accumulate(widths, initial=1)  # an edge; each column has another edge and two spaces
+    n_shown = max(n_text + 1, sum(width <= console.width for width in totals) - 1)
+    table = RichTable(title=title or None, title_justify="left", header_style="bold")
+    for i, name in enumerate(all_rows[0][:n_shown]):
+        table.add_column(name, justify="left" if i < n_text else "right")
+    for group in groups:
+        for row in group:
+            table.add_row(*row[:n_shown])
+        table.add_section()
+    console.print(table)
+    return min(n_shown, len(header))
 
 
 def shorten(name: str, max_width: int) -> str:
@@ -91,7 +108,17 @@ def shorten(name: str, max_width: int) -> str:
 
 
 @contextmanager
-def translate_errors(resume: str = "") -> Iterator[None]:
+def add_note(note: str) -> Iterator[None]:
+    """Print a note, such as how to continue, after the message of an error or an interrupt."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(note)
+        raise
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
     """Turn exceptions that a user can act on into a message and an exit code, and print each warning once.
 
     Warnings about the data are printed at once, others at the end.
@@ -117,8 +144,9 @@ def translate_errors(resume: str = "") -> Iterator[None]:
                 yield
             finally:
                 print_notices(later)
-    except KeyboardInterrupt:
-        exit_on_interrupt(resume)
+    except KeyboardInterrupt as error:
+        error_console.print(" ".join(["Interrupted.", *_notes(error)]))
+        raise typer.Exit(INTERRUPT_EXIT_CODE) from None
     except (ValueError, TypeError, ImportError, FileNotFoundError, NotADirectoryError) as error:
         reason = _describe_missing_file(error) if isinstance(error, FileNotFoundError) else describe_error(error)
         error_console.print(Text.assemble(("Error: ", "bold red"), escape_controls(reason)))
@@ -129,7 +157,7 @@ def translate_errors(resume: str = "") -> Iterator[None]:
             reason = "A process died: it was killed, or memory ran out. Use --jobs 1 or --max-per-domain."
         elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
             reason = f"The disk is full: {error.filename or 'a file'} cannot be written. Free some space on it."
-        text = f"{reason} {resume}".strip()
+        text = " ".join([reason, *_notes(error)])
         error_console.print(Text.assemble(("Failed: ", "bold red"), escape_controls(text)))
         raise typer.Exit(1) from None
 
@@ -156,10 +184,8 @@ def exit_on_closed_output() -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
-def exit_on_interrupt(resume: str = "") -> NoReturn:
-    """Print that the command was interrupted, and what remains of its work, and exit."""
-    error_console.print(f"Interrupted. {resume}".strip())
-    raise typer.Exit(INTERRUPT_EXIT_CODE) from None
+def _notes(error: BaseException) -> list[str]:
+    return getattr(error, "__notes__", [])
 
 
 def describe_error(error: Exception) -> str:
@@ -177,60 +203,44 @@ def print_notices(lines: Iterable[str]) -> None:
         message_console.print(Text.assemble(("Note: ", "bold"), escape_controls(line)))
 
 
-def select_format(format: str | None, output: Path = STANDARD_OUTPUT) -> str:
-    """Return the format of a result: the given one, or that of the suffix of the output file, or text."""
-    return format or FORMAT_BY_SUFFIX.get(output.suffix.lower(), "txt")
-
-
 def print_result(
     result: dict[str, Any],
     show: Callable[[dict[str, Any]], None],
-    format: str = "txt",
     output: Path = STANDARD_OUTPUT,
-    table: Sequence[Mapping[str, Any]] = (),
+    format: str | None = None,
+    table: Sequence[Mapping[str, Any]] | None = None,
 ) -> None:
-    """Print a result with `show`, or as JSON, or its table as CSV; or write it to a file."""
-    if format == "json":
-        write_text(_format_json(result, output), output)
-    elif format == "csv":
-        write_text(_format_csv(table), output)
-    elif output == STANDARD_OUTPUT:
+    """Print a result with `show`, or as JSON, or its table as CSV; or write it to a file.
+
+    Without a format, that of the suffix of the file is used, or text.
+    """
+    format = format or FORMAT_BY_SUFFIX.get(output.suffix.lower(), "txt")
+    if format == "txt" and output == STANDARD_OUTPUT:
         with exit_on_closed_output():
             show(result)
+        return
+    text = io.StringIO()
+    if format == "json":
+        # On standard output all characters are escaped that a terminal might interpret, or that its encoding lacks.
+        json.dump(result, text, ensure_ascii=output == STANDARD_OUTPUT, allow_nan=False)
+        text.write("\n")
+    elif format == "csv":
+        if table is None:
+            raise ValueError("This result is not a table, and cannot be written as CSV. Use --format json.")
+        writer = csv.DictWriter(text, fieldnames=list(table[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(table)
     else:
-        text = io.StringIO()
         with redirect_stdout(text):
             show(result)
-        write_text(text.getvalue(), output)
-
-
-def _format_json(result: dict[str, Any], output: Path) -> str:
-    """Return JSON in which control characters are escaped.
-
-    Characters that the encoding of standard output lacks are escaped as well, so that nothing is lost.
-    """
-    # json.dumps does not escape DEL and the control characters after it.
-    escapes = {code: f"\\u{code:04x}" for code in range(127, 160)} | ESCAPED_DIRECTION
-    is_unicode = output != STANDARD_OUTPUT or (sys.stdout.encoding or "").lower().startswith("utf")
-    return json.dumps(result, ensure_ascii=not is_unicode, allow_nan=False).translate(escapes) + "\n"
-
-
-def _format_csv(table: Sequence[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(table[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(table)
-    return text.getvalue()
+    write_text(text.getvalue(), output)
 
 
 def show_columns(uses: list[dict[str, Any]]) -> None:
     """Print the use of every column of a table."""
     from ..report import describe_columns
 
-    table = make_table(["column", "use"], [])
-    for name, use in describe_columns(uses):
-        table.add_row(name, use)
-    make_console().print(table)
+    print_table(["column", "use"], describe_columns(uses), n_text=2)
 
 
 def write_text(text: str, path: Path = STANDARD_OUTPUT) -> None:

@@ -10,22 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from ..utils.io import check_output_path
 from . import _options as o
 from ._options import Command, CommandGroup
-from ._report import (
-    error_console,
-    make_console,
-    make_table,
-    message_console,
-    print_result,
-    save_figure,
-    select_format,
-    translate_errors,
-)
+from ._report import error_console, make_console, message_console, print_result, print_table, save_figure
 
 if TYPE_CHECKING:
-    from ..evaluation import AccuracyTable, Cell
+    from ..evaluation import AccuracyTable
+    from ..evaluation import Cell as TableCell
 
 reproduce = typer.Typer(
     cls=CommandGroup,
@@ -35,9 +26,7 @@ reproduce = typer.Typer(
     epilog="Example: unseen reproduce synthetic --quick",
 )
 
-Figure = Annotated[
-    Path, o.make_option(o.OUTPUT, metavar="FILE", dir_okay=False, help="Write a figure to this file, as .svg and .png.")
-]
+Figure = Annotated[Path, o.make_output_option(help="Write a figure to this file, as .svg and .png.")]
 FIGURE_SUFFIXES = (".png", ".svg")
 DataHome = Annotated[
     Path | None,
@@ -98,25 +87,19 @@ def synthetic(
     )
     from ..tables import load_table
 
-    with translate_errors():
-        o.check_result_output(output)
-        for suffix in FIGURE_SUFFIXES:
-            check_output_path(figure.with_suffix(suffix))
-        if data is None:
-            draws = [draw_synthetic(seed) for seed in range(2 if quick else repeats)]
-        else:
-            draws = [check_draw(load_table(data))]
-        n_jobs = o.choose_jobs(jobs, sum(len(draw.y) for draw in draws), len(SYNTHETIC_METHODS) * len(CHOSEN_BY))
-        rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=n_jobs, verbose=int(not quiet))
-        name = "synthetic" if data is None else data.name
-        title = (
-            f"{name}: accuracy on the target, by selection of settings; grid of CIDG: {grid}; the paper: 86.67 for CIDG"
-        )
-        shown_rows = [row for row in rows if row.task == "a held-out domain" and row.repeat == 0]
-        scatter_plots = draw_synthetic_figure(draws[0], shown_rows, grid=grid, quick=quick)
-        for suffix in FIGURE_SUFFIXES:
-            save_figure(scatter_plots, figure.with_suffix(suffix))
-        _print_table(make_accuracy_table(rows), title, format, output)
+    if data is None:
+        draws = [draw_synthetic(seed) for seed in range(2 if quick else repeats)]
+    else:
+        draws = [check_draw(load_table(data))]
+    n_jobs = o.choose_jobs(jobs, sum(len(draw.y) for draw in draws), len(SYNTHETIC_METHODS) * len(CHOSEN_BY))
+    rows = run_synthetic(draws, grid=grid, quick=quick, n_jobs=n_jobs, verbose=int(not quiet))
+    shown_rows = [row for row in rows if row.task == "a held-out domain" and row.repeat == 0]
+    scatter_plots = draw_synthetic_figure(draws[0], shown_rows, grid=grid, quick=quick)
+    for suffix in FIGURE_SUFFIXES:
+        save_figure(scatter_plots, figure.with_suffix(suffix))
+    name = "synthetic" if data is None else data.name
+    title = f"{name}: accuracy on the target, %, by selection of settings; grid of CIDG: {grid}; paper: 86.67 for CIDG"
+    _print_accuracies(make_accuracy_table(rows), title, output, format)
 
 
 @reproduce.command("office-caltech", cls=Command)
@@ -218,20 +201,16 @@ def _run_study(
     from ..evaluation import AccuracyTable, Protocol, load_published, make_accuracy_table, make_tasks, run
     from ..tables import table_from_arrays
 
-    with translate_errors():
-        o.check_result_output(output)
-        store, resume = o.results_path(name, store)
-        o.check_store(store)
+    names = o.parse_names(methods) or []
+    with o.open_store(name, store) as store:
         data = load()
-    with translate_errors(resume):
-        names = o.parse_names(methods) or []
         protocol = Protocol.paper(selection=selection, repeats=1 if quick else repeats, quick=quick)
         domains = list(data.domain_names)
         all_tasks = make_tasks(domains)
         if len(domains) == 4 and not quick:
             all_tasks += make_tasks(domains, 2)
         message_console.print(f"{len(all_tasks)} tasks, {len(names)} methods, {protocol.repeats} repeats -> {store}")
-        predictions = run(
+        rows = run(
             table_from_arrays(data.data, data.target, data.domain),
             names,
             protocol,
@@ -239,53 +218,54 @@ def _run_study(
             store=store,
             n_jobs=o.choose_jobs(jobs, len(data.target), len(names)),
             verbose=int(not quiet),
-        )
-        rows = predictions.rows
-        printed = AccuracyTable.published_label if has_paper_features else "published score, with DeCAF6 features"
-        table = make_accuracy_table(rows, load_published(paper, all_tasks), printed)
-        title = f"{name}: accuracy on the held-out domains, settings selected by {protocol.selection!r}"
-        _print_table(table, title, format, output)
-        n_failed = sum(row.status == "failed" for row in rows)
+        ).rows
+    printed = AccuracyTable.published_label if has_paper_features else "published score, with DeCAF6 features"
+    title = f"{name}: accuracy on the held-out domains, %, settings selected by {protocol.selection!r}"
+    _print_accuracies(make_accuracy_table(rows, load_published(paper, all_tasks), printed), title, output, format)
+    n_failed = sum(row.status == "failed" for row in rows)
     if n_failed:
         error_console.print(f"{n_failed} of {len(rows)} runs failed. Run the same command again to retry them.")
         raise typer.Exit(1)
 
 
-def _show_table(table: AccuracyTable, title: str) -> None:
-    """Print a table like the paper's: best score in bold, published score in gray, transductive scores with a star."""
+def _print_accuracies(table: AccuracyTable, title: str, output: Path, format: str | None) -> None:
+    print_result(table.to_dict(), lambda _: _show_accuracies(table, title), output, format, table.records())
+
+
+def _show_accuracies(table: AccuracyTable, title: str) -> None:
+    """Print methods by tasks: best score in bold, published score in gray, transductive scores with a star.
+
+    Tasks that do not fit into the terminal follow in another table.
+    """
     from ..evaluation import make_summary_rows
 
     console = make_console()
-    rich = make_table(["task"], table.methods, title)
-    for task in table.tasks:
-        rich.add_row(task, *(_format_cell(table.cells[task, method]) for method in table.methods))
-    rich.add_section()
-    for name, values in make_summary_rows(table):
-        rich.add_row(name, *values)
-    console.print(rich)
+    summary = make_summary_rows(table)
+    header = [name for name, _ in summary] + table.tasks
+    rows = [
+        [*(values[i] for _, values in summary), *(_format_cell(table.cells[task, method]) for task in table.tasks)]
+        for i, method in enumerate(table.methods)
+    ]
+    while header:
+        names_and_rows = [[method, *row] for method, row in zip(table.methods, rows, strict=True)]
+        n_shown = print_table(["method", *header], names_and_rows, title) - 1
+        header = header[n_shown:]
+        rows = [row[n_shown:] for row in rows]
     if any(cell.transductive for cell in table.cells.values()):
         console.print("* transductive: centered on unlabeled target data", style="dim")
     if any(cell.published is not None for cell in table.cells.values()):
         console.print(f"gray: {table.published_label}", style="dim")
-    failures = {
-        method: f"{cell.status_text}: {cell.failed}" for (_, method), cell in table.cells.items() if cell.failed
-    }
-    for method, reason in failures.items():
-        console.print(f"{method} {reason}", style="red")
+    for (_, method), cell in table.cells.items():
+        if cell.failed:
+            console.print(f"{method} {cell.status_text}: {cell.failed}", style="red")
 
 
-def _format_cell(cell: Cell) -> Text:
+def _format_cell(cell: TableCell) -> Text:
     if cell.repeats == 0:
         return Text(cell.status_text, style="red")
     # A single score has two decimals, as in the paper.
     accuracy = f"{cell.mean:.1f} ±{cell.sd:.1f}" if cell.repeats > 1 else f"{cell.mean:.2f}"
     text = Text(f"{accuracy}{'*' if cell.transductive else ''}", style="bold" if cell.best else "")
     if cell.published is not None:
-        text.append(f"\n{cell.published:.1f}", style="bright_black")
+        text.append(f" {cell.published:.1f}", style="bright_black")
     return text
-
-
-def _print_table(table: AccuracyTable, title: str, format: str | None, output: Path) -> None:
-    print_result(
-        table.to_dict(), lambda _: _show_table(table, title), select_format(format, output), output, table.records()
-    )

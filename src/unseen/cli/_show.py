@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 from rich.table import Table as RichTable
 
+from ..utils.io import check_output_path
 from . import _options as o
-from ._report import make_console, make_table, print_result, select_format, show_columns, translate_errors
+from ._report import make_console, print_lines, print_result, print_table, show_columns
 
 
 def show(
@@ -30,36 +31,30 @@ def show(
     """
     from ..models import load_model, read_card
 
-    with translate_errors():
-        o.check_result_output(output, inputs=[model])
-        selected_format = select_format(format, output)
-        if coefficients:
-            rows = load_model(model).coefficients().to_dicts()
-            print_result({"coefficients": rows}, show_coefficients, selected_format, output, rows)
-            return
-        if selected_format == "csv":
-            raise ValueError("--format csv needs --coefficients: a model card is not a table. Use --format json.")
-        card = read_card(model)
+    check_output_path(output, inputs=[model])
+    if coefficients:
+        rows = load_model(model).coefficients().to_dicts()
+        print_result({"coefficients": rows}, show_coefficients, output, format, rows)
+        return
 
-        def show_card(card: dict[str, Any]) -> None:
-            print_card(card)
-            if columns:
-                show_columns(card.get("data", {}).get("columns", []))
+    def show_card(card: dict[str, Any]) -> None:
+        print_card(card)
+        if columns:
+            show_columns(card.get("data", {}).get("columns", []))
 
-        print_result(card, show_card, selected_format, output)
+    print_result(read_card(model), show_card, output, format)
 
 
 def show_coefficients(result: dict[str, Any]) -> None:
     """Print the coefficients of a logistic model as a table."""
     from ..models import quote_label
 
-    table = make_table(["class", "term"], ["coefficient", "if missing"])
+    rows = []
     for row in result["coefficients"]:
         missing = "" if row["if_missing"] is None else f"{row['if_missing']:.6g}"
-        table.add_row(quote_label(row["class"]), row["term"], f"{row['coefficient']:.6g}", missing)
-    console = make_console()
-    console.print(table)
-    console.print("Log odds against the first class: intercept + sum of coefficient * term. Calibration is included.")
+        rows.append([quote_label(row["class"]), row["term"], f"{row['coefficient']:.6g}", missing])
+    print_table(["class", "term", "coefficient", "if missing"], rows, n_text=2)
+    print_lines(["Log odds against the first class: intercept + sum of coefficient * term. Calibration is included."])
 
 
 def print_card(card: dict[str, Any]) -> None:
@@ -78,11 +73,7 @@ def print_card(card: dict[str, Any]) -> None:
         if isinstance(block, str):
             console.print(block)
             continue
-        console.print(block["title"], style="italic")
-        table = make_table(*block["columns"])
-        for row in block["rows"]:
-            table.add_row(*row)
-        if block["total"]:
-            table.add_section()
-            table.add_row(*block["total"])
-        console.print(table)
+        text_columns, number_columns = block["columns"]
+        header = [*text_columns, *number_columns]
+        total = [block["total"]] if block["total"] else []
+        print_table(header, block["rows"], block["title"], n_text=len(text_columns), total=total)

@@ -1,24 +1,11 @@
-"""``unseen sites``: what further domains, and further rows of each domain, are worth on a new domain."""
+"""``unseen sites``: the gain from more domains, and from more rows of each domain, on a new domain."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import typer
-
-from ..utils.io import check_output_path
 from . import _options as o
-from ._report import (
-    escape_controls,
-    make_console,
-    make_table,
-    print_notices,
-    print_result,
-    save_figure,
-    select_format,
-    translate_errors,
-)
+from ._report import print_lines, print_result, print_table, save_figure
 
 N_TRAINING_SETS = 20  # at least; each is as much work as a method of a comparison
 
@@ -37,48 +24,43 @@ def sites(
     quiet: o.Quiet = False,
     store: o.Store = None,
     jobs: o.AutomaticJobs = None,
+    seed: o.Seed = 0,
 ) -> None:
-    """Estimate what more domains, or more rows of each, are worth: a learning curve over domains.
+    """Estimate the gain from more domains, or from more rows of each: a learning curve over domains.
 
     Example: unseen sites hospitals.csv --label diagnosis --domain hospital --figure curve.png
     """
     from ..evaluation import site_learning_curve
 
-    with translate_errors():
-        check_output_path(figure, ".png", ".svg", ".pdf")
-        o.check_result_output(output)
-        table = o.read_table(data, request)
-        print_notices(table.notices)
-        store, resume = o.results_path(Path(table.name).stem.replace(" ", "-"), store)
-        o.check_store(store)
-    with translate_errors(resume):
-        names = o.parse_names(methods) or []
+    names = o.parse_names(methods) or []
+    table = o.read_table(data, request)
+    with o.open_store(table.name, store) as store:
         curve = site_learning_curve(
             table,
             scale=scale,
             methods=names,
             metric=metric,
             store=store,
-            random_state=request.seed,
+            random_state=seed,
             n_jobs=o.choose_jobs(jobs, len(table.y), N_TRAINING_SETS * len(names)),
             verbose=int(not quiet),
         )
-        if figure is not None:
-            save_figure(curve.plot(), figure)
-        summary = curve.to_dict()
-        print_result(summary, show_curve, select_format(format, output), output, curve.records())
+    if figure is not None:
+        save_figure(curve.plot(), figure)
+    print_result(curve.to_dict(), show_curve, output, format, curve.records())
 
 
 def show_curve(summary: dict[str, Any]) -> None:
-    """Print the curve as a table, and what it says in sentences."""
+    """Print the curve as a table, and what follows from it in sentences."""
     factor, digits = (100, 1) if summary["is_percent"] else (1, 3)
+
+    def format_point(point: dict[str, Any], mark: str) -> tuple[str, str, str]:
+        mean, lower, upper = (f"{factor * point[key]:.{digits}f}" for key in ("mean", "lower", "upper"))
+        return f"{point['n_domains']}{mark}", mean, f"{lower} to {upper}"
+
+    rows = [format_point(point, "") for point in summary["points"]]
+    rows += [format_point(point, " (power law)") for point in summary["extrapolated"]]
     metric = summary["metric"]
     title = f"{metric[0].upper()}{metric[1:]} on a new domain{', in percent' if summary['is_percent'] else ''}"
-    table = make_table(["training domains"], ["mean", "95% prediction interval"], title)
-    for points, mark in ((summary["points"], ""), (summary["extrapolated"], " (power law)")):
-        for point in points:
-            ends = " to ".join(f"{factor * point[end]:.{digits}f}" for end in ("lower", "upper"))
-            table.add_row(f"{point['n_domains']}{mark}", f"{factor * point['mean']:.{digits}f}", ends)
-    make_console().print(table)
-    for sentence in summary["sentences"]:
-        typer.echo(escape_controls(sentence))
+    print_table(["training domains", "mean", "95% prediction interval"], rows, title)
+    print_lines(summary["sentences"])

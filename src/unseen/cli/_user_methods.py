@@ -10,12 +10,25 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._options import parse_names
+
 if TYPE_CHECKING:
     from ..model_selection import Method
 
 
+def select_methods(names: str, locations: Sequence[str] | None) -> list[Method]:
+    """Return the methods of --methods and the classifiers of --with, which replace methods of the same name."""
+    from ..model_selection import get_method
+
+    own = {method.name: method for method in load_user_methods(locations or [])}
+    methods = [own.get(name) or get_method(name) for name in parse_names(names) or []]
+    if not methods and not own:
+        raise ValueError("--methods must name at least one method. --methods help lists all.")
+    return list(dict.fromkeys([*methods, *own.values()]))
+
+
 def load_user_methods(locations: Sequence[str]) -> list[Method]:
-    """Load methods from locations such as ``file.py:NAME`` and ``package.module:NAME``, with the location in `about`.
+    """Load methods from locations such as ``file.py:NAME`` and ``package.module:NAME``, and describe them by these.
 
     A name refers to a classifier, a class that makes one without arguments, a `Method`, or a tuple of a name, a
     classifier and optionally a grid of hyperparameters.
@@ -30,16 +43,6 @@ def load_user_methods(locations: Sequence[str]) -> list[Method]:
         source = hash_files([file]) if file is not None else method.source
         methods.append(replace(method, description=f"{method.description} ({location})".strip(), source=source))
     return parse_methods(methods)  # which rejects duplicate names
-
-
-def combine_methods(names: Sequence[str], user_methods: Sequence[Method]) -> list[Method]:
-    """Return the methods with these names, followed by the other methods of the user, which take precedence."""
-    from ..model_selection import get_method
-
-    if not names and not user_methods:
-        raise ValueError("--methods must name at least one method. --methods help lists all.")
-    own = {method.name: method for method in user_methods}
-    return list(dict.fromkeys([*(own.get(name) or get_method(name) for name in names), *user_methods]))
 
 
 def _load_object(location: str) -> tuple[Any, Path | None]:
@@ -63,19 +66,11 @@ def _load_object(location: str) -> tuple[Any, Path | None]:
     except Exception as error:  # the user's code can raise anything
         raise ValueError(f"--with {location}: {source} cannot be run: {type(error).__name__}: {error}") from error
     if name not in namespace:
-        public_names = [other for other in namespace if not other.startswith("_")]
-        raise ValueError(
-            f"--with {location}: {source} does not define {name}. It defines {format_list(public_names, quote=False)}."
-        )
+        public_names = format_list([other for other in namespace if not other.startswith("_")], quote=False)
+        raise ValueError(f"--with {location}: {source} does not define {name}. It defines {public_names}.")
     value = namespace[name]
     if isinstance(value, type):
-        try:
-            value = value()
-        except TypeError as error:
-            raise ValueError(
-                f"--with {location}: the class {name} cannot be called without arguments ({error}). Name an object "
-                "instead."
-            ) from error
+        value = value()
     file = namespace.get("__file__")
     return value if isinstance(value, (Method, tuple)) else (name, value), None if file is None else Path(file)
 

@@ -7,19 +7,8 @@ from typing import Annotated, Any, Literal
 
 from ..utils.io import check_output_path
 from . import _options as o
-from ._report import (
-    make_console,
-    make_table,
-    message_console,
-    print_notices,
-    print_result,
-    select_format,
-    translate_errors,
-)
-from ._user_methods import combine_methods, load_user_methods
-
-MAX_SHOWN_SITES = 8  # columns of the table of importance; JSON has all
-COMPARE_HELP = "Methods to validate beside the model, comma-separated; none for none."
+from ._report import add_note, make_console, message_console, print_notices, print_result, print_table
+from ._user_methods import load_user_methods, select_methods
 
 
 @o.with_table_options
@@ -45,7 +34,7 @@ def validate(
         o.make_option(
             o.METHODS,
             metavar="NAMES",
-            help=COMPARE_HELP,
+            help="Baselines to validate as well, comma-separated; none for none.",
             show_default="logistic regression, boosted trees and a forest",
         ),
     ] = "",
@@ -105,15 +94,14 @@ def validate(
     quiet: o.Quiet = False,
     store: Annotated[
         Path | None,
-        o.make_option(
-            o.COMPUTATION,
-            metavar="FILE",
-            dir_okay=False,
+        o.make_output_option(
+            panel=o.COMPUTATION,
             show_default="none",
             help="File that stores completed predictions; rerun the command to continue an interrupted run.",
         ),
     ] = None,
     jobs: o.AutomaticJobs = None,
+    seed: o.Seed = 0,
 ) -> None:
     """Validate the model that fit returns on each held-out site: discrimination, calibration, usefulness, report.
 
@@ -122,17 +110,13 @@ def validate(
     from ..evaluation import DEFAULT_COMPARISONS
     from ..evaluation import validate as validate_table
 
-    resume = "Pass --store to keep completed results." if store is None else "Run the same command again to continue."
-    with translate_errors(resume):
-        check_output_path(report, ".html", ".htm")
-        check_output_path(store)
-        check_output_path(None if tables is None else tables / "sites.csv")
-        o.check_result_output(output)
-        names = {"": list(DEFAULT_COMPARISONS), "none": []}.get(compare_with, o.parse_names(compare_with) or [])
-        user_methods = load_user_methods(with_models or [])
-        others = combine_methods(names, user_methods) if names else user_methods
-        table = None if model is not None else o.read_table(data, request)
-        n_models = 0 if table is None else (1 + len(others)) * len(set(table.domain.tolist()))
+    check_output_path(None if tables is None else tables / "sites.csv")
+    others = load_user_methods(with_models or [])
+    if compare_with != "none":
+        others = select_methods(compare_with or ",".join(DEFAULT_COMPARISONS), with_models)
+    table = None if model is not None else o.read_table(data, request)
+    n_models = 0 if table is None else (1 + len(others)) * len(set(table.domain.tolist()))
+    with add_note("Pass --store to keep results." if store is None else "Run the same command again to continue."):
         result = validate_table(
             data if table is None else table,
             domain=request.domain if table is None else None,
@@ -152,62 +136,64 @@ def validate(
             transductive=transductive,
             balance=balance,
             store=store,
-            random_state=request.seed,
+            random_state=seed,
             n_jobs=None if table is None else o.choose_jobs(jobs, len(table.y), n_models),
             verbose=int(not quiet),
             command=o.current_command(),
         )
-        print_notices(result.settings.notices)
-        if report is not None:
-            result.write_report(report)
-            message_console.print(f"Wrote {report}")
-        if tables is not None:
-            paths = result.write_tables(tables)
-            message_console.print(f"Wrote {len(paths)} files to {tables}")
-        print_result(result.to_dict(), show_validation, select_format(format, output), output, result.summary_records)
+    print_notices(result.settings.notices)
+    if report is not None:
+        result.write_report(report)
+        message_console.print(f"Wrote {report}")
+    if tables is not None:
+        paths = result.write_tables(tables)
+        message_console.print(f"Wrote {len(paths)} files to {tables}")
+    print_result(result.to_dict(), show_validation, output, format, result.summary_records)
 
 
 def show_validation(result: dict[str, Any]) -> None:
     """Print the page in plain language, and the summary over sites as a table."""
-    from ..report import format_number
+    from ..report import format_interval, format_number
 
     console = make_console()
     for part in result["colleagues"]:
         console.print(part["heading"], style="bold")
         for sentence in part["sentences"]:
             console.print(f"- {sentence}")
+    rows = []
+    for record in result["summary"]:
+        if record["method"] == result["method"] and record["estimate"] is not None:
+            label = result["measure_names"][record["measure"]]["label"]
+            has_class = result["positive"] is None and record["class"] is not None
+            rows.append(
+                [
+                    f"{label}: {record['class']}" if has_class else label,
+                    format_number(record["estimate"], 3),
+                    format_interval(record["low"], record["high"]),
+                    format_interval(record["prediction_low"], record["prediction_high"]),
+                    format_number(record["tau"], 2),
+                    format_number(record["i2"] and 100 * record["i2"], 0),
+                ]
+            )
     level = f"{result['level']:.0%}"
     title = f"{result['method']} on {len(result['sites'])} site{'s' * (len(result['sites']) > 1)}"
-    numbers = ["mean", f"{level} confidence", "tau", "I2, %", f"{level} prediction"]
-    table = make_table(["measure"], numbers, title)
-    for record in result["summary"]:
-        if record["method"] != result["method"] or record["estimate"] is None:
-            continue
-        name = result["measure_names"][record["measure"]]["label"]
-        if result["positive"] is None and record["class"] is not None:
-            name = f"{name}: {record['class']}"
-        table.add_row(
-            name,
-            format_number(record["estimate"], 3),
-            f"{format_number(record['low'], 2)} to {format_number(record['high'], 2)}",
-            format_number(record["tau"], 2),
-            format_number(record["i2"] and 100 * record["i2"], 0),
-            f"{format_number(record['prediction_low'], 2)} to {format_number(record['prediction_high'], 2)}",
-        )
-    console.print(table)
+    print_table(["measure", "mean", f"{level} confidence", f"{level} prediction", "tau", "I2, %"], rows, title)
     if result["importance"]:
         show_importance(result["importance"])
 
 
 def show_importance(importance: dict[str, Any]) -> None:
     """Print the mean loss of each column, its interval, and the loss on the first sites."""
-    from ..report import format_number
+    from ..report import format_interval, format_number
 
-    sites = list(importance["scores"])[:MAX_SHOWN_SITES]
+    rows = [
+        [
+            entry["column"],
+            format_number(entry["mean"], 3),
+            format_interval(entry["lower"], entry["upper"], 3),
+            *(format_number(entry["by_domain"][name], 3) for name in importance["scores"]),
+        ]
+        for entry in importance["columns"]
+    ]
     title = f"Loss of {importance['metric']} if a column is permuted"
-    table = make_table(["column"], ["mean", "95% interval", *sites], title)
-    for entry in importance["columns"]:
-        interval = f"{format_number(entry['lower'], 3)} to {format_number(entry['upper'], 3)}"
-        losses = [format_number(entry["by_domain"][name], 3) for name in sites]
-        table.add_row(entry["column"], format_number(entry["mean"], 3), interval, *losses)
-    make_console().print(table)
+    print_table(["column", "mean", "95% interval", *importance["scores"]], rows, title)

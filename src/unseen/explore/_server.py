@@ -11,7 +11,7 @@ import tempfile
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -91,15 +91,12 @@ class Server(ThreadingHTTPServer):
         """The address of the page; it contains the token and grants access."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
-    def run(self, *, browser: bool = False, at: str = "") -> None:
+    def run(self, *, browser: bool = False) -> None:
         """Serve until Ctrl-C."""
-        with ExitStack() as stack:
-            stack.enter_context(self)
+        with self, _write_redirect(self.address) as page, suppress(KeyboardInterrupt):
             if browser:
-                page = stack.enter_context(_write_redirect(self.address + (f"#{at}" if at else "")))
                 threading.Timer(0.3, webbrowser.open, [page]).start()
-            with suppress(KeyboardInterrupt):
-                self.serve_forever()
+            self.serve_forever()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Ignore browsers that do not wait for a response; print other errors."""
@@ -112,20 +109,20 @@ class Server(ThreadingHTTPServer):
         if not isinstance(data, str) or data not in self.sources:
             names = ", ".join(self.sources)
             raise RejectedRequest(HTTPStatus.NOT_FOUND, f"data must be one of {names}; got {str(data)[:80]!r}.")
+        values = request.get("setting", {})
+        if not isinstance(values, dict):
+            raise RejectedRequest(HTTPStatus.BAD_REQUEST, "setting must be an object.")
         with self._lock:
             if data not in self._sessions:
                 self._sessions[data] = self.sources[data]()
             session = self._sessions[data]
             if name == "data":
                 return {"sources": list(self.sources), **session.describe()}
-            values = request.get("setting", {})
-            if not isinstance(values, dict):
-                raise RejectedRequest(HTTPStatus.BAD_REQUEST, "setting must be an object.")
             setting = Setting.from_values(values, session.domains)
             if name == "solve":
                 return session.solve(setting)
             if name == "validate":
-                return {"accuracy": plain_values(session.validate(setting, request.get("domain", "")))}
+                return {"accuracy": session.validate(setting, request.get("domain", ""))}
         raise RejectedRequest(HTTPStatus.NOT_FOUND, "There is no such request.")
 
 
@@ -157,16 +154,15 @@ class _Handler(BaseHTTPRequestHandler):
             if folder != "api":
                 raise RejectedRequest(HTTPStatus.NOT_FOUND, "There is no such request.")
             response = self.server.respond(name, self._read_json())
-            self._send(json.dumps(response, allow_nan=False).encode())
+            self._send(json.dumps(plain_values(response), allow_nan=False).encode())
 
     @contextmanager
     def _sending_errors(self) -> Iterator[None]:
         try:
             yield
-        except RejectedRequest as rejection:
-            self._send_error(str(rejection), rejection.status)
-        except (*EXPECTED_ERRORS, ImportError) as error:
-            self._send_error(str(error), HTTPStatus.UNPROCESSABLE_ENTITY)
+        except (RejectedRequest, *EXPECTED_ERRORS, ImportError) as error:
+            status = error.status if isinstance(error, RejectedRequest) else HTTPStatus.UNPROCESSABLE_ENTITY
+            self._send(json.dumps({"error": str(error)}).encode(), status=status)
 
     def _authorize(self) -> str:
         """Return the path after the token, or raise RejectedRequest."""
@@ -196,20 +192,17 @@ class _Handler(BaseHTTPRequestHandler):
             raise RejectedRequest(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "The content type must be application/json.")
         length = self.headers.get("content-length", "")
         if not (length.isascii() and length.isdecimal()):
-            raise RejectedRequest(HTTPStatus.LENGTH_REQUIRED, "The request must state its length.")
+            raise RejectedRequest(HTTPStatus.LENGTH_REQUIRED, "The length of the request is missing.")
         if len(length) > len(str(MAX_REQUEST_BYTES)) or int(length) > MAX_REQUEST_BYTES:
             reason = f"The request must have at most {MAX_REQUEST_BYTES:,} bytes."
             raise RejectedRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, reason)
         try:
             values = json.loads(self.rfile.read(int(length)))
-        except (ValueError, RecursionError) as error:
-            raise RejectedRequest(HTTPStatus.BAD_REQUEST, "The request is not valid JSON.") from error
+        except (ValueError, RecursionError):
+            values = None
         if not isinstance(values, dict):
-            raise RejectedRequest(HTTPStatus.BAD_REQUEST, "The request must be an object.")
+            raise RejectedRequest(HTTPStatus.BAD_REQUEST, "The request is not a JSON object.")
         return values
-
-    def _send_error(self, reason: str, status: HTTPStatus) -> None:
-        self._send(json.dumps({"error": reason}).encode(), status=status)
 
     def _send(self, body: bytes, media_type: str = "application/json", status: HTTPStatus = HTTPStatus.OK) -> None:
         self.send_response(status)

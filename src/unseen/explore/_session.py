@@ -12,7 +12,7 @@ import numpy as np
 from ..datasets import load_digits_table, make_synthetic
 from ..linalg import CellStatistics, scatter_traces
 from ..model_selection import Prediction, TrainingSet, evaluate_group, ignore_expected_warnings, single_thread
-from ..tables import Column, Schema, Table, make_preprocessor
+from ..tables import Table, make_preprocessor, table_from_arrays
 from ._setting import Setting, list_controls
 
 MAX_ROWS = 2_000  # can be decomposed within one or two seconds
@@ -115,16 +115,14 @@ def _evaluate(split: TrainingSet, setting: Setting) -> tuple[Prediction, float]:
     return prediction, float(np.mean(prediction.codes == split.test.codes)) if is_fitted else np.nan
 
 
-def open_examples(seed: int = 0, scale: str | None = None) -> dict[str, Callable[[], Session]]:
+def open_examples(seed: int = 0) -> dict[str, Callable[[], Session]]:
     """Return functions that open the synthetic data of the paper and the rotated digits."""
 
     def synthetic() -> Session:
         data = make_synthetic(validation_domain=True, random_state=seed)
-        schema = Schema((Column("x", "numeric"), Column("y", "numeric")))
-        table = Table(data.data, data.target, data.domain, schema, [], "synthetic")
-        return Session(table, scale or "none", seed=seed)
+        return Session(table_from_arrays(data.data, data.target, data.domain), "none", seed=seed)
 
     def digits() -> Session:
-        return Session(load_digits_table(), scale or "l2", seed=seed)
+        return Session(load_digits_table(), "l2", seed=seed)
 
     return {"synthetic": synthetic, "digits": digits}

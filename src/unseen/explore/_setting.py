@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
-from urllib.parse import parse_qsl
 
-from ..model_selection import HEADS, METHODS, Candidate, Method, method_names
+from ..model_selection import HEADS, METHODS, Candidate, method_names
 from ..utils.validation import format_list
 
-# Exponents of ten at the ends of the sliders, which move in steps of a quarter.
-EXPONENT_RANGES = {"gamma": (-3, 2), "ridge": (-6, 4), "output_ridge": (-6, 2)}
-WEIGHT_EXPONENTS = (-3, 6)
-LABELS = {
-    "gamma": "kernel width",
-    "ridge": "ridge",
-    "conditional_weight": "conditional weight",
-    "prior_weight": "prior weight",
-    "domain_weight": "domain weight",
-    "within_weight": "within weight",
-    "between_weight": "between weight",
-    "discrepancy_weight": "discrepancy weight",
-    "output_ridge": "output ridge",
+# Labels of the sliders, with the exponents of ten at their ends; None stands for shares between 0 and 1.
+SLIDERS = {
+    "gamma": ("kernel width", (-3, 2)),
+    "ridge": ("ridge", (-6, 4)),
+    "conditional_weight": ("conditional weight", (-3, 6)),
+    "prior_weight": ("prior weight", (-3, 6)),
+    "domain_weight": ("domain weight", (-3, 6)),
+    "within_weight": ("within weight", (-3, 6)),
+    "between_weight": ("between weight", None),
+    "discrepancy_weight": ("discrepancy weight", None),
+    "output_ridge": ("output ridge", (-6, 2)),
 }
-SHARE_PARAMETERS = ("between_weight", "discrepancy_weight")  # their values are between 0 and 1
 DEFAULT_METHOD = "CIDG"
 CENTERINGS = ("source", "target")
-VIEW_KEYS = ("data", "color")  # parts of the address that only the script of the page uses
 
 
 def slider_values(name: str, default: float | str) -> list[float | str]:
     """Return the values of a parameter in ascending order: numbers, or multiples of a scale of the data."""
-    if name in SHARE_PARAMETERS:
+    _, exponents = SLIDERS[name]
+    if exponents is None:
         return [round(0.05 * k, 2) for k in range(21)]
-    low, high = EXPONENT_RANGES.get(name, WEIGHT_EXPONENTS)
+    low, high = exponents
     numbers = [float(f"{10 ** (k / 4):.3g}") for k in range(4 * low, 4 * high + 1)]
     zero: list[float | str] = [0.0] if name.endswith("weight") else []
     if not isinstance(default, str):
@@ -43,16 +39,10 @@ def slider_values(name: str, default: float | str) -> list[float | str]:
     return [*zero, *(unit if number == 1 else f"{number:g}*{unit}" for number in numbers)]
 
 
-def make_sliders(method: Method) -> list[dict[str, Any]]:
-    """Make the sliders of a projection, the kernel width, the ridge and the weights, as plain values for the page."""
-    params = method.transformer.get_params(deep=False)
-    sliders = []
-    for name, label in LABELS.items():
-        if name in params:
-            values = slider_values(name, params[name])
-            texts = [str(value) for value in values]
-            sliders.append({"name": name, "label": label, "values": texts, "default": values.index(params[name])})
-    return sliders
+def list_sliders(method: str) -> dict[str, tuple[float | str, list[float | str]]]:
+    """Return the default and the values of each slider of a projection."""
+    params = METHODS[method].transformer.get_params(deep=False)
+    return {name: (params[name], slider_values(name, params[name])) for name in SLIDERS if name in params}
 
 
 @dataclass(frozen=True)
@@ -60,10 +50,10 @@ class Setting:
     """The held-out domain, and the projection and classifier that are fitted to the other domains."""
 
     held_out: str
-    method: str = DEFAULT_METHOD
-    head: str = "1-NN"
-    centering: str = "source"
-    params: Mapping[str, float | str] = field(default_factory=dict)
+    method: str
+    head: str
+    centering: str
+    params: Mapping[str, float | str]
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], domains: Sequence[str]) -> Self:
@@ -72,32 +62,26 @@ class Setting:
         def select(name: str, allowed: Sequence[str], default: str) -> str:
             text = values.get(name, default)
             if not isinstance(text, str) or text not in allowed:
-                raise ValueError(f"{name} must be one of {format_list(list(allowed))}; got {str(text)[:80]!r}.")
+                raise ValueError(f"{name} must be one of {format_list(allowed)}; got {str(text)[:80]!r}.")
             return text
 
-        known = {"held_out", "method", "head", "centering", *LABELS, *VIEW_KEYS}
+        method = select("method", method_names(is_projection=True), DEFAULT_METHOD)
+        sliders = list_sliders(method)
+        known = ["held_out", "method", "head", "centering", *sliders]
         unknown = [name for name in values if name not in known]
         if unknown:
-            raise ValueError(f"Unknown setting {str(unknown[0])[:80]!r}. Settings are {format_list(sorted(known))}.")
-        method = METHODS[select("method", method_names(is_projection=True), DEFAULT_METHOD)]
-        defaults = method.transformer.get_params(deep=False)
+            raise ValueError(f"Unknown setting {str(unknown[0])[:80]!r}. Settings are {format_list(known)}.")
         params = {}
-        for name in LABELS:
-            if name in defaults:
-                value_by_text = {str(value): value for value in slider_values(name, defaults[name])}
-                params[name] = value_by_text[select(name, list(value_by_text), str(defaults[name]))]
+        for name, (default, slider) in sliders.items():
+            value_by_text = {str(value): value for value in slider}
+            params[name] = value_by_text[select(name, list(value_by_text), str(default))]
         return cls(
             held_out=select("held_out", domains, domains[-1]),
-            method=method.name,
+            method=method,
             head=select("head", list(HEADS), "1-NN"),
             centering=select("centering", CENTERINGS, "source"),
             params=params,
         )
-
-    @classmethod
-    def parse(cls, text: str, domains: Sequence[str]) -> Self:
-        """Make a setting from the part of the page's address after the #."""
-        return cls.from_values(dict(parse_qsl(text.removeprefix("#"), keep_blank_values=True)), domains)
 
     def candidate(self) -> Candidate:
         """Return the unfitted projection and classifier."""
@@ -108,8 +92,16 @@ class Setting:
 
 def list_controls() -> dict[str, Any]:
     """Return the choices and sliders of the page as plain values."""
-    methods = [
-        {"name": name, "about": METHODS[name].description, "sliders": make_sliders(METHODS[name])}
-        for name in method_names(is_projection=True)
-    ]
+    methods = []
+    for name in method_names(is_projection=True):
+        sliders = [
+            {
+                "name": slider,
+                "label": SLIDERS[slider][0],
+                "values": [str(value) for value in values],
+                "default": values.index(default),
+            }
+            for slider, (default, values) in list_sliders(name).items()
+        ]
+        methods.append({"name": name, "about": METHODS[name].description, "sliders": sliders})
     return {"methods": methods, "default_method": DEFAULT_METHOD, "heads": list(HEADS), "centerings": list(CENTERINGS)}
