@@ -1,8 +1,8 @@
 """Compare the accuracy that `unseen.fit` expects with that of nested evaluation, on real tables.
 
-``fit`` cross-fits the weights of its ensemble, but the models behind the predictions for one held-out domain were trained
-on the others, so that its estimate may be optimistic. The nested estimate, which `unseen.compare` and `unseen.validate`
-report, repeats the whole fit without each domain, and leaves its models one domain fewer.
+``fit`` cross-fits the weights of its ensemble, but the models behind the predictions for one held-out domain were
+trained on the others, so that its estimate may be optimistic. The nested estimate, which `unseen.compare` and
+`unseen.validate` report, repeats the whole fit without each domain, and leaves its models one domain fewer.
 
 The design was fixed before the first run: seven tables, at most 60 random rows of each domain (seed 0), default
 parameters; the differences of accuracy and log loss are means over domains, and their standard error is over tables.
