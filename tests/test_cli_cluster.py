@@ -325,7 +325,6 @@ def home(tmp_path_factory):
 )
 def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, monkeypatch, table, passes):
     model = home / ("logistic.unseen" if passes == 1 else "centered logistic.unseen")
-    monkeypatch.setattr("unseen.models._new_data.VALUES_PER_PART", 240)  # pieces of 40 rows, and ranges of 40 to 80
     found = {}
     for where, options in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
         output = tmp_path / f"{where}.parquet"
@@ -341,7 +340,6 @@ def test_predictions_from_a_cluster_are_those_from_here(client, home, tmp_path, 
 
 
 def test_rows_are_numbered_through_all_files_wherever_they_are_read(client, home, tmp_path, monkeypatch):
-    monkeypatch.setattr("unseen.models._new_data.VALUES_PER_PART", 120)
     (tmp_path / "parts").mkdir()
     for i in range(2):
         part = pl.read_parquet(home / "parts" / f"part-{i}.parquet")

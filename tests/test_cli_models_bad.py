@@ -207,7 +207,7 @@ def test_missing_columns_are_all_named_at_once(bad_files, tmp_path):
 
 
 def test_a_column_that_numbers_the_rows_is_no_domain(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("unseen.models._batch_prediction.MAX_DOMAINS", 40)
+    monkeypatch.setattr("unseen.models._new_data.MAX_DOMAINS", 40)
     replaced(home, "numbered.csv", site=pl.Series([f"row {i}" for i in range(50)]))
     code, text = unseen(
         "predict", home / "plain.unseen", home / "numbered.csv", "-o", tmp_path / "o.csv", "--domain", "site"

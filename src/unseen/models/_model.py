@@ -30,16 +30,18 @@ from ..tables import (
 )
 from ..utils.io import atomic_write, check_output_path, escape_controls, temporary_folder
 from ..utils.validation import Labels
-from ._batch_prediction import (
+from ._model_card import describe_card, forecast_from_dict, render_card
+from ._new_data import (
     BatchFacts,
     BatchPrediction,
+    NewRows,
+    NewTable,
     add_facts,
+    as_array,
     describe_differences,
     difference_notes,
     measure_batch,
 )
-from ._model_card import describe_card, forecast_from_dict, render_card
-from ._new_data import NewRows, NewTable, as_array
 from ._table_model import TableModel, list_coefficients
 from ._trusted_types import find_width
 

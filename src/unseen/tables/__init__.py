@@ -2,6 +2,8 @@
 
 from ._column_roles import MIN_DOMAIN_ROWS, Dates, TableOptions
 from ._files import (
+    FrameFile,
+    Source,
     are_part_names,
     get_file_ending,
     is_folder_or_pattern,
@@ -10,6 +12,7 @@ from ._files import (
     iter_batches,
     iter_file_batches,
     list_files,
+    open_file,
     scan,
     write_excel,
 )
