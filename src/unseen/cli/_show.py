@@ -40,7 +40,7 @@ def show(
     def show_card(card: dict[str, Any]) -> None:
         print_card(card)
         if columns:
-            show_columns(card.get("data", {}).get("columns", []))
+            show_columns((card.get("data") or {}).get("columns") or [])
 
     print_result(read_card(model), show_card, output, format)
 

@@ -29,7 +29,7 @@ def adapt_model(
     table_model = model.table_model
     X, labels, names = _read_labeled(model, data, label, domain)
     if names is not None:
-        check_new_domain(sorted(set(names.tolist())), [*model.card.get("data", {}).get("domains", {})])
+        check_new_domain(sorted(set(names.tolist())), [*(model.card.get("data") or {}).get("domains", {})])
     source_data = None
     if source is not None:
         if model.card.get("stream"):
@@ -83,7 +83,7 @@ def source_frequencies(model: Model) -> Array:
     They are those of the training rows; offsets of an adapted model multiply them.
     """
     ensemble = model.table_model.ensemble
-    rows = {str(entry["class"]): entry["rows"] for entry in model.card.get("data", {}).get("classes", [])}
+    rows = {str(entry["class"]): entry["rows"] for entry in (model.card.get("data") or {}).get("classes", [])}
     names = [str(label) for label in ensemble.classes_.tolist()]
     if set(names) - rows.keys():
         raise ValueError(f"{model.name}: its card does not list the class frequencies of training, which prior needs.")

@@ -10,7 +10,7 @@ import html
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from statistics import fmean, median
 from typing import Any
@@ -98,23 +98,103 @@ def model_card(
 
 def forecast_to_dict(forecast: Forecast) -> dict[str, Any]:
     """Convert a forecast to values that JSON can represent, with None for infinite numbers, and add a text."""
-    values = {name: _without_infinity(value) for name, value in asdict(forecast).items()}
+    values = {
+        **asdict(forecast),
+        "lower": _without_infinity(forecast.lower),
+        "upper": _without_infinity(forecast.upper),
+        "bounds": [_without_infinity(bound) for bound in forecast.bounds],
+    }
     return {**values, "text": describe_expected_performance(forecast)}
 
 
 def forecast_from_dict(data: Mapping[str, Any]) -> Forecast:
     """Make a forecast from the result of `forecast_to_dict`."""
     low, high = data["bounds"]
-    values = {name: value for name, value in data.items() if name != "text"}
-    values["lower"] = _with_infinity(data["lower"], -np.inf)
-    values["upper"] = _with_infinity(data["upper"], np.inf)
-    values["bounds"] = (_with_infinity(low, -np.inf), _with_infinity(high, np.inf))
-    values["scores"] = tuple(data["scores"])
-    return Forecast(**values)
+    values = {
+        **data,
+        "lower": -np.inf if data["lower"] is None else data["lower"],
+        "upper": np.inf if data["upper"] is None else data["upper"],
+        "bounds": (-np.inf if low is None else low, np.inf if high is None else high),
+        "scores": tuple(data["scores"]),
+    }
+    return Forecast(**{name: value for name, value in values.items() if name != "text"})
 
 
-def _with_infinity(value: float | None, infinity: float) -> float:
-    return infinity if value is None else value
+def _without_infinity(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+MAX_SHOWN_VALUE = 60  # characters in an error message
+MAX_NUMBER = 1e18
+WEIGHT_TOLERANCE = 1e-6  # of their sum, for rounding errors
+VERSION = re.compile(r"[0-9][0-9A-Za-z.+]{0,40}")  # which enters a command that users are told to run
+# What the value of a field may be; a question mark at the end of a kind stands for None as well.
+KINDS: dict[str, Callable[[Any], bool]] = {
+    "text": lambda value: type(value) is str,
+    "a count": lambda value: type(value) is int and 0 <= value < MAX_NUMBER,
+    "a number": lambda value: type(value) in (int, float) and abs(value) < MAX_NUMBER,
+    "a number from 0 to 1": lambda value: type(value) in (int, float) and 0 <= value <= 1,
+    "true or false": lambda value: type(value) is bool,
+    "text or a number": lambda value: type(value) in (bool, int, float, str),
+    "a version": lambda value: type(value) is str and VERSION.fullmatch(value) is not None,
+    "any value": lambda value: True,
+}
+ANY_NAME = "*"  # key of a dictionary whose entries all have the same kind
+CALIBRATION = {"ece": "a number", "log_loss": "a number"}
+# What a card may contain. A question mark at the end of a name marks fields that may be absent, None or empty.
+CARD_FIELDS: dict[str, Any] = {
+    "unseen?": "a version",
+    "scikit-learn?": "a version",
+    "payload?": {"sha256": "text"},
+    "trusted_types?": ["text"],
+    **dict.fromkeys(("created?", "command?", "method?", "model?", "kind?", "scale?", "balance?"), "text"),
+    **{name: {ANY_NAME: "any value"} for name in ("settings?", "machine?", "stream?")},
+    "leaderboard?": [{"model": "text"}],
+    "data?": {
+        "name": "text",
+        "rows": "a count",
+        "features": "a count",
+        "domains": {ANY_NAME: "a count"},
+        "missing?": {ANY_NAME: "a number from 0 to 1"},
+        "classes": [{"class": "text or a number", "rows": "a count"}],
+        "notices": ["text"],
+        "columns?": [{"column": "text", "use": "text", "levels": "a count?", "why": "text?"}],
+    },
+    "ensemble?": {
+        "members": [{"model": "text", "weight": "a number from 0 to 1", "kind": "text"}],
+        "decisions?": ["text"],
+        "calibration?": {"before": CALIBRATION, "after": CALIBRATION},
+    },
+    "threshold?": {"value": "a number", "text": "text"},
+    "expected_performance?": {
+        **dict.fromkeys(("mean", "level"), "a number"),
+        **dict.fromkeys(("lower", "upper"), "a number?"),
+        "metric": "text",
+        "scores": ["a number"],
+        "bounds": ["a number?"],
+        "is_percent": "true or false",
+        "text": "text",
+    },
+    "scores?": {
+        "metric?": "text",
+        "mean": "a number",
+        "by_domain": {ANY_NAME: "a number"},
+        "rows?": {ANY_NAME: "a count"},
+        "baseline?": {ANY_NAME: "a number"},
+    },
+    "novelty?": {"reference": {ANY_NAME: "a number"}},
+    "adaptation?": {
+        "level": "text",
+        "reason": "text",
+        "labels": "a count",
+        "offsets?": {ANY_NAME: "a number"},
+        "scale": "a number",
+        "notices": ["text"],
+        "domain": "text?",
+        "created": "text",
+        "parent": {"name": "text", "created": "text?", "sha256": "text?"},
+    },
+}
 
 
 def check_card(card: Any) -> None:
@@ -124,16 +204,15 @@ def check_card(card: Any) -> None:
     present have their types, so that a card can be printed, rendered and used without further checks.
     """
     _check_value(card, CARD_FIELDS, "")
-    scores = card.get("scores")
-    if scores is not None:
-        for name in ("rows", "baseline"):
-            if scores.get(name) and scores[name].keys() != scores["by_domain"].keys():
-                raise ValueError(f"its card has other domains in scores/{name} than in scores/by_domain")
+    scores = card.get("scores") or {}
+    for name in ("rows", "baseline"):
+        if scores.get(name) and scores[name].keys() != scores["by_domain"].keys():
+            raise ValueError(f"its card has other domains in scores/{name} than in scores/by_domain")
     forecast = card.get("expected_performance")
     if forecast and len(forecast["bounds"]) != 2:
         raise ValueError("its card has expected_performance/bounds that are not two numbers")
-    ensemble = card.get("ensemble")
-    if ensemble and sum(member["weight"] for member in ensemble["members"]) > 1 + WEIGHT_TOLERANCE:
+    members = (card.get("ensemble") or {}).get("members", [])
+    if sum(member["weight"] for member in members) > 1 + WEIGHT_TOLERANCE:
         raise ValueError("its card has ensemble/members whose weights sum to more than 1")
     if "schema" in card:
         try:
@@ -144,138 +223,29 @@ def check_card(card: Any) -> None:
             raise ValueError(text.strip().removesuffix(".")) from error
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """Values of a field that is neither a list nor a dictionary."""
-
-    name: str
-    is_valid: Callable[[Any], bool]
-
-
-@dataclass(frozen=True)
-class _Or:
-    """A field whose value is empty, or of a kind."""
-
-    kind: Any
-
-
 def _check_value(value: Any, kind: Any, path: str) -> None:
     """Compare a value with the kind that is expected, and the values inside of it."""
-    if isinstance(kind, _Or):
-        kind = kind.kind
-        if value is None or (value == {} and isinstance(kind, dict)):
-            return
-    if isinstance(kind, _Kind):
-        is_valid = kind.is_valid(value)
-        name = kind.name
+    if isinstance(kind, str):
+        name = kind.removesuffix("?")
+        is_valid = KINDS[name](value) or (value is None and name != kind)
     else:
-        is_valid = type(value) is type(kind)
         name = "a list" if isinstance(kind, list) else "a dictionary"
+        is_valid = type(value) is type(kind)
     if not is_valid:
         text = repr(value) if len(repr(value)) <= MAX_SHOWN_VALUE else type(value).__name__
         raise ValueError(f"its card has {path or 'the content'} = {text}; {name} is expected")
     if isinstance(kind, list):
         for i, entry in enumerate(value):
             _check_value(entry, kind[0], f"{path}/{i}")
-    elif isinstance(kind, dict) and ANY_NAME in kind:
-        for name, entry in value.items():
-            _check_value(entry, kind[ANY_NAME], f"{path}/{name}")
     elif isinstance(kind, dict):
-        for name, entry_kind in kind.items():
-            field = name.removesuffix("?")
+        fields = dict.fromkeys(value, kind[ANY_NAME]) if ANY_NAME in kind else kind
+        for key, entry_kind in fields.items():
+            field = key if ANY_NAME in kind else key.removesuffix("?")
             field_path = f"{path}/{field}" if path else field
-            if field in value:
+            if field in value and not (field != key and value[field] in (None, {})):
                 _check_value(value[field], entry_kind, field_path)
-            elif field == name:
+            elif field == key:
                 raise ValueError(f"its card lacks {field_path}")
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < MAX_NUMBER
-
-
-MAX_SHOWN_VALUE = 60  # characters in an error message
-MAX_NUMBER = 1e18
-WEIGHT_TOLERANCE = 1e-6  # of their sum, for rounding errors
-VERSION = re.compile(r"[0-9][0-9A-Za-z.+]{0,40}")  # which enters a command that users are told to run
-ANY_NAME = "*"  # key of a dictionary whose entries all have the same kind
-TEXT = _Kind("text", lambda value: type(value) is str)
-COUNT = _Kind("a number of things", lambda value: type(value) is int and 0 <= value < MAX_NUMBER)
-NUMBER = _Kind("a number", _is_number)
-SHARE = _Kind("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1)
-FLAG = _Kind("true or false", lambda value: type(value) is bool)
-LABEL = _Kind("text or a number", lambda value: type(value) in (bool, int, float, str))
-VERSION_TEXT = _Kind("a version", lambda value: type(value) is str and VERSION.fullmatch(value) is not None)
-SETTING = _Kind("any value", lambda value: True)
-CALIBRATION = {"ece": NUMBER, "log_loss": NUMBER}
-# What a card may contain: a question mark at the end of a name marks fields that may be absent.
-CARD_FIELDS: dict[str, Any] = {
-    "unseen?": VERSION_TEXT,
-    "scikit-learn?": VERSION_TEXT,
-    "payload?": {"sha256": TEXT},
-    "trusted_types?": [TEXT],
-    **dict.fromkeys(("created?", "command?", "method?", "model?", "kind?", "scale?", "balance?"), TEXT),
-    "settings?": {ANY_NAME: SETTING},
-    "machine?": {ANY_NAME: SETTING},
-    "stream?": {ANY_NAME: SETTING},
-    "leaderboard?": [{"model": TEXT}],
-    "data?": {
-        "name": TEXT,
-        "rows": COUNT,
-        "features": COUNT,
-        "domains": {ANY_NAME: COUNT},
-        "missing?": {ANY_NAME: SHARE},
-        "classes": [{"class": LABEL, "rows": COUNT}],
-        "notices": [TEXT],
-        "columns?": [{"column": TEXT, "use": TEXT, "levels": _Or(COUNT), "why": _Or(TEXT)}],
-    },
-    "ensemble?": _Or(
-        {
-            "members": [{"model": TEXT, "weight": SHARE, "kind": TEXT}],
-            "decisions?": [TEXT],
-            "calibration?": _Or({"before": CALIBRATION, "after": CALIBRATION}),
-        }
-    ),
-    "threshold?": _Or({"value": NUMBER, "text": TEXT}),
-    "expected_performance?": _Or(
-        {
-            **dict.fromkeys(("mean", "level"), NUMBER),
-            **dict.fromkeys(("lower", "upper"), _Or(NUMBER)),
-            "metric": TEXT,
-            "scores": [NUMBER],
-            "bounds": [_Or(NUMBER)],
-            "is_percent": FLAG,
-            "text": TEXT,
-        }
-    ),
-    "scores?": {
-        "metric?": TEXT,
-        "mean": NUMBER,
-        "by_domain": {ANY_NAME: NUMBER},
-        "rows?": {ANY_NAME: COUNT},
-        "baseline?": _Or({ANY_NAME: NUMBER}),
-    },
-    "novelty?": {"reference": {ANY_NAME: NUMBER}},
-    "adaptation?": _Or(
-        {
-            "level": TEXT,
-            "reason": TEXT,
-            "labels": COUNT,
-            "offsets": _Or({ANY_NAME: NUMBER}),
-            "scale": NUMBER,
-            "notices": [TEXT],
-            "domain": _Or(TEXT),
-            "created": TEXT,
-            "parent": {"name": TEXT, "created": _Or(TEXT), "sha256": _Or(TEXT)},
-        }
-    ),
-}
-
-
-def _without_infinity(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [_without_infinity(entry) for entry in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 # Sections of the cards of `unseen.fit`. An estimator that was saved with another card lacks them.
@@ -289,10 +259,6 @@ KIND_TEXTS = {
 }
 SCALE_TEXTS = {"standardize": "columns to unit variance", "l2": "rows to unit length", "none": "none"}
 VERSION_NAMES = ("unseen", "python", "numpy", "scipy", "scikit-learn")
-USAGE = """model.predict(new_site)        # classes
-model.predict_proba(new_site)  # probabilities
-model.novelty(new_site)        # distance
-model.save("model.unseen")"""
 STYLE = """
 .unseen-card{font:14px/1.45 system-ui,sans-serif;max-width:58rem;border:1px solid #8886;border-radius:6px;
  padding:.8em 1.1em}
@@ -302,10 +268,8 @@ STYLE = """
 .unseen-card dt{flex:1 1 9.5em;font-weight:600}
 .unseen-card dd{flex:7 1 16em;margin:0;min-width:0;overflow-wrap:anywhere}
 .unseen-card p{margin:0 0 .25em}
-.unseen-card .big{font-size:1.7em;font-weight:600;line-height:1.2}
 .unseen-card table{border-collapse:collapse;margin:.3em 0;color:inherit;font:inherit}
 .unseen-card td{padding:.1em 1.2em .1em 0;text-align:left}
-.unseen-card pre{margin:.2em 0 0;white-space:pre;overflow-x:auto;font-size:.93em}
 .unseen-card summary{cursor:pointer}
 """
 
@@ -346,31 +310,31 @@ def summarize_card(card: Mapping[str, Any]) -> dict[str, Any]:
         `facts` by name, and `blocks` that follow them: sentences, and tables with `title`, `columns` (those of text and
         those of numbers), `rows` and `total`, a last row or None.
     """
-    data = card.get("data", {})
+    data = card.get("data") or {}
     ensemble = card.get("ensemble") or {}
     forecast = card.get("expected_performance")
-    machine = card.get("machine", {})
+    machine = card.get("machine") or {}
     facts = {
         "data": f"{data['name']}: {data['rows']:,} rows, {data['features']:,} features" if data else "",
         "domains": _count_names(data.get("domains", ())),
         "classes": _count_names(entry["class"] for entry in data.get("classes", [])),
         "model": str(card.get("model", "")),
-        "settings": ", ".join(f"{name}={value}" for name, value in card.get("settings", {}).items()),
+        "settings": ", ".join(f"{name}={value}" for name, value in (card.get("settings") or {}).items()),
         "kind": KIND_TEXTS.get(str(card.get("kind")), ""),
         "scaling": SCALE_TEXTS.get(str(card.get("scale")), ""),
         "calibration": _calibration_text(ensemble.get("calibration")),
         "threshold": str((card.get("threshold") or {}).get("text", "")),
-        "novelty": _novelty_text(card.get("novelty", {}).get("reference", {})),
+        "novelty": _novelty_text((card.get("novelty") or {}).get("reference", {})),
         "adapted": _adaptation_text(card.get("adaptation")),
         "created": str(card.get("created", "")),
         "command": str(card.get("command", "")),
-        "own types": ", ".join(card.get("trusted_types", [])),
+        "own types": ", ".join(card.get("trusted_types") or []),
         "versions": ", ".join(f"{name} {machine[name]}" for name in VERSION_NAMES if machine.get(name)),
     }
     remark = "The settings were selected on these domains, so the scores are slightly optimistic."
     blocks = [
         _member_table(ensemble.get("members", [])),
-        *ensemble.get("decisions", []),
+        *(ensemble.get("decisions") or []),
         forecast and forecast["text"],
         _score_table(card),
         # 1-NN has no settings to select, and the scores of an ensemble are cross-fitted.
@@ -450,24 +414,18 @@ def _score_table(card: Mapping[str, Any]) -> dict[str, Any] | None:
     def format_score(score: float) -> str:
         return f"{100 * score:.1f}" if is_percent else f"{score:.3f}"
 
-    rows = [[quote_label(name), format_score(score)] for name, score in scores["by_domain"].items()]
-    total = ["mean", format_score(scores["mean"])]
-    numbers = [str(card.get("model"))]
-    baseline = scores.get("baseline")
-    n_rows = scores.get("rows")
-    if baseline:
-        numbers.append("plain logistic")
-        for row, score in zip(rows, baseline.values(), strict=True):
-            row.append(format_score(score))
-        total.append(format_score(fmean(baseline.values())))
-    if n_rows:
-        numbers.insert(0, "rows scored")
-        for row, count in zip(rows, n_rows.values(), strict=True):
-            row.insert(1, f"{count:,}")
-        total.insert(1, "")
+    columns: dict[str, list[str]] = {}  # of numbers, with the mean last
+    if scores.get("rows"):
+        columns["rows scored"] = [*(f"{count:,}" for count in scores["rows"].values()), ""]
+    columns[str(card.get("model"))] = [format_score(score) for score in [*scores["by_domain"].values(), scores["mean"]]]
+    if scores.get("baseline"):
+        baseline = list(scores["baseline"].values())
+        columns["plain logistic"] = [format_score(score) for score in [*baseline, fmean(baseline)]]
+    names = [*map(quote_label, scores["by_domain"]), "mean"]
+    *rows, total = [[name, *cells] for name, *cells in zip(names, *columns.values(), strict=True)]
     metric = str(scores.get("metric") or "accuracy")
     title = f"{metric[0].upper()}{metric[1:]} on held-out domains{', in percent' if is_percent else ''}"
-    return {"title": title, "columns": (["held-out domain"], numbers), "rows": rows, "total": total}
+    return {"title": title, "columns": (["held-out domain"], list(columns)), "rows": rows, "total": total}
 
 
 def render_card(card: Mapping[str, Any]) -> str:
@@ -475,18 +433,13 @@ def render_card(card: Mapping[str, Any]) -> str:
     if not all(map(card.get, FIT_SECTIONS)):
         return f"<p>{_escape(describe_card(card))}: this card was not written by unseen.fit.</p>"
     summary = summarize_card(card)
-    parts = [f"<h4>Model that predicts <em>{_escape(card['schema']['label'] or 'the class')}</em> in new domains</h4>"]
-    if card.get("expected_performance"):
-        forecast = forecast_from_dict(card["expected_performance"])
-        score = f'<span class="big">{_escape(forecast.format_score(forecast.mean))}</span> {_escape(forecast.metric)}'
-        parts.append(f"<p>{score} expected on a new domain</p>")
+    title = f"<h4>Model that predicts <em>{_escape(card['schema']['label'] or 'the class')}</em> in new domains</h4>"
     columns = [column["name"] for column in card["schema"]["columns"]]
     facts = {**summary["facts"], "columns": format_list(columns, MAX_NAMES, quote=False)}
     entries = [f"<div><dt>{name.capitalize()}</dt><dd>{_escape(text)}</dd></div>" for name, text in facts.items()]
-    parts.append(f"<dl>{''.join(entries)}</dl>")
-    parts += map(_render_block, [*summary["blocks"], *card["data"]["notices"]])
-    parts.append(f"<pre>{_escape(USAGE)}</pre>")
-    return f'<style>{STYLE}</style><div class="unseen-card">{"".join(parts)}</div>'
+    blocks = map(_render_block, [*summary["blocks"], *card["data"]["notices"]])
+    content = f"{title}<dl>{''.join(entries)}</dl>{''.join(blocks)}"
+    return f'<style>{STYLE}</style><div class="unseen-card">{content}</div>'
 
 
 def _render_block(block: Any) -> str:

@@ -310,7 +310,7 @@ def describe_differences(
     """
     absent = [] if table is None else table.absent
     absent_columns = {entry["column"] for entry in absent}
-    missing_in_training = card.get("data", {}).get("missing", {})
+    missing_in_training = (card.get("data") or {}).get("missing") or {}
     novelty = []
     for domain, moments in facts["novelty"].items():
         result = asdict(model.novelty.score_moments(moments))
