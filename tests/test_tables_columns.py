@@ -371,8 +371,11 @@ def test_places_are_preferred_to_codes_and_two_places_are_asked_about(tmp_path):
 
 
 def test_groups_go_with_their_rows(tmp_path):
-    table = load_table(written(tmp_path, visits()), group="patient_id", max_per_domain=6)
-    assert table.group.tolist() == [str(row % 12 // 2) for row in table.rows]
+    with pytest.raises(TableError, match=r"6 of 6 groups have rows in several domains, such as '0' in 'a', 'b', 'c'"):
+        load_table(written(tmp_path, visits()), group="patient_id")
+    nested = visits().with_columns(patient_id=pl.concat_str("hospital", "patient_id"))
+    table = load_table(written(tmp_path, nested), group="patient_id", max_per_domain=6)
+    assert table.group.tolist() == [f"{table.domain[i]}{row % 12 // 2}" for i, row in enumerate(table.rows)]
     kept = np.array([5, 1])
     assert table.take(kept).group.tolist() == table.group[kept].tolist()
     assert not any("repeats" in notice for notice in table.notices)

@@ -58,6 +58,7 @@ def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey
     if roles.domain is None and not roles.files_are_domains:
         return problems
     problems += _find_missing_names(survey, "domain", roles.domain)
+    problems += _find_shared_groups(survey)
     present = survey.present_domains
     if len(present) < 2 and n_rows:
         source = "the folder" if roles.domain is None else f"the domain column {roles.domain!r}"
@@ -170,6 +171,21 @@ def _find_similar_names(names: Sequence[Any], role: str) -> list[str]:
     return [
         f"{format_list(group)} are different {role}. If they are the same, use one spelling."
         for group in similar[:MAX_SHOWN]
+    ]
+
+
+def _find_shared_groups(survey: Survey) -> list[str]:
+    """Find groups with rows in several domains: they would be in training data and in test data."""
+    pairs = survey.rows.filter("is_used").select("group", "domain").drop_nulls().unique(maintain_order=True)
+    shared = pairs.filter(pl.col("group").is_duplicated())
+    if shared.is_empty():
+        return []
+    first = shared["group"][0]
+    domains = shared.filter(pl.col("group") == first)["domain"].to_list()
+    return [
+        f"{shared['group'].n_unique():,} of {pairs['group'].n_unique():,} groups have rows in several domains, such as "
+        f"{first!r} in {format_list(domains)}, and would be in training data and in test data. Remove these rows or, "
+        "if the name denotes another group in each domain, use different names."
     ]
 
 
