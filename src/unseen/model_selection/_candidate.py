@@ -131,8 +131,15 @@ class Candidate:
     @property
     def pipeline(self) -> Pipeline:
         """An unfitted pipeline with the transformer, if any, and the classifier."""
-        steps = [] if self.transformer is None else [("transformer", self.transformer)]
-        return Pipeline([*steps, ("classifier", self.classifier)])
+        classifier = self.classifier
+        if self.transformer is None:
+            is_pair = type(classifier) is Pipeline and len(classifier) == 2
+            if is_pair and isinstance(classifier[0], (DomainCenterer, Projection)):
+                # The user's pipeline has the steps that pipelines of this package have, so it is not nested in another.
+                return classifier
+            return Pipeline([("classifier", classifier)])
+        name = "projection" if isinstance(self.transformer, Projection) else "transformer"
+        return Pipeline([(name, self.transformer), ("classifier", classifier)])
 
     def fit(self, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Pipeline:
         """Return a fitted pipeline."""
@@ -147,7 +154,7 @@ class Candidate:
         if self.features == "raw":
             used = tree_samples(used)
             candidate = replace(candidate, classifier=with_categories(candidate.classifier, used))
-        return fit_pipeline(candidate.pipeline, used.X, used.y, used.domain, used.weights(balance=balance))
+        return fit_clone(candidate.pipeline, used.X, used.y, used.domain, used.weights(balance=balance))
 
     @property
     def without_limits(self) -> Candidate:
@@ -182,27 +189,6 @@ class Candidate:
         return replace(self, transformer=clone(self.transformer).set_params(feature_map=landmarks))
 
 
-def fit_pipeline(
-    pipeline: Pipeline, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None
-) -> Pipeline:
-    """Return a fitted copy of the pipeline of a candidate.
-
-    Steps are fitted one by one, since the metadata that Pipeline.fit accepts depends on whether routing is enabled.
-    """
-    steps = []
-    Z = X
-    for _, unfitted in pipeline.steps[:-1]:
-        transformer = fit_clone(unfitted, Z, y, sample_domain)
-        Z = _transform_step(transformer, Z, sample_domain)
-        steps.append(("projection" if isinstance(transformer, Projection) else "transformer", transformer))
-    classifier = fit_clone(pipeline.steps[-1][1], Z, y, sample_domain, sample_weight)
-    is_pair = not steps and type(classifier) is Pipeline and len(classifier) == 2
-    if is_pair and isinstance(classifier[0], (DomainCenterer, Projection)):
-        # The user's pipeline has the two steps that pipelines of this package have, so it is not nested in another.
-        return classifier
-    return Pipeline([*steps, ("classifier", classifier)])
-
-
 def full_repr(value: Any) -> str:
     """Represent an estimator with all parameters, which its repr may shorten, and functions by their code."""
     if hasattr(value, "get_params") and not isinstance(value, type):
@@ -231,13 +217,11 @@ def hash_source(*values: Any) -> str:
     The digest is empty if all of them belong to known packages. It is random if the code of one of them is not in a
     file, as in a notebook: results are then computed again instead of taken from a store.
     """
-    files = set()
-    for item in _list_code(values):
-        path = _find_file(item)
-        if path is None:
-            return uuid.uuid4().hex
-        files.add(path)
-    return hash_files(files) if files else ""
+    files = {_find_file(definition) for definition in _list_code(values)}
+    known_files = {file for file in files if file is not None}
+    if len(known_files) < len(files):
+        return uuid.uuid4().hex
+    return hash_files(known_files) if files else ""
 
 
 def hash_files(files: Iterable[Path]) -> str:
@@ -276,7 +260,7 @@ def _find_file(definition: Any) -> Path | None:
     """Return the file that defines a class or a function, or None."""
     try:
         file = inspect.getsourcefile(definition)
-    except TypeError:  # the module of the class is not loaded under its name
+    except (TypeError, OSError):  # the module of the class is not loaded under its name, or is a notebook
         codes = [member.__code__ for member in vars(definition).values() if hasattr(member, "__code__")]
         file = codes[0].co_filename if codes else None
     path = None if file is None else Path(file)
@@ -311,45 +295,40 @@ def flatten_steps(estimator: Any) -> list[Any]:
 def fit_clone(estimator: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None = None) -> Any:
     """Return a fitted copy of an estimator.
 
-    Domains and weights are passed to the estimator, or to the steps of a pipeline, if `fit` accepts them. Metadata
-    routing may be enabled or not.
+    Domains and weights are passed to the estimator, or to the steps of a pipeline, if `fit` accepts them. Steps are
+    fitted one by one, since the metadata that Pipeline.fit accepts depends on whether routing is enabled.
     """
-    return _fit(resolve_width(estimator, X), X, y, sample_domain, sample_weight)
+    return _fit(clone(estimator), X, y, sample_domain, sample_weight)
 
 
 def _fit(model: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None) -> Any:
-    if not _needs_stepwise_calls(model):
-        fit_params = {"sample_domain": sample_domain} if accepts_domains(model.fit) else {}
-        routing: AbstractContextManager[None] = nullcontext()
-        if sample_weight is not None:
-            fit_params |= weight_kwargs(model, sample_weight)
-            # Steps of a pipeline get weights by names such as "svc__sample_weight", which routing rejects.
-            routing = config_context(enable_metadata_routing=False)
-        with routing, LIBLINEAR if _uses_global_random_state(model) else nullcontext():
-            return model.fit(X, y, **fit_params)
-    for _, step in model.steps[:-1]:
-        if _needs_stepwise_calls(step) or consumes_domains(step):
-            X = _transform_step(_fit(step, X, y, sample_domain, sample_weight), X, sample_domain)
-        elif not _is_passthrough(step):
-            fit_params = {} if sample_weight is None else weight_kwargs(step, sample_weight)
-            has_fit_transform = hasattr(step, "fit_transform")
-            result = (step.fit_transform if has_fit_transform else step.fit)(X, y, **fit_params)
-            X = result if has_fit_transform else step.transform(X)
-    _fit(model.steps[-1][1], X, y, sample_domain, sample_weight)
-    return model
+    """Fit an estimator that is already a copy."""
+    if type(model) is Pipeline:
+        for _, step in model.steps[:-1]:
+            if _is_passthrough(step):
+                continue
+            if type(step) is not Pipeline and hasattr(step, "fit_transform") and not consumes_domains(step):
+                X = _call_fit(step.fit_transform, step, X, y, sample_domain, sample_weight)
+            else:
+                X = _transform_step(_fit(step, X, y, sample_domain, sample_weight), X, sample_domain)
+        _fit(model.steps[-1][1], X, y, sample_domain, sample_weight)
+        return model
+    return _call_fit(model.fit, model, X, y, sample_domain, sample_weight)
 
 
-def _uses_global_random_state(model: Any) -> bool:
-    """Whether a fit uses the random numbers of liblinear or libsvm, which have one state for the whole process."""
-    last = model[-1] if isinstance(model, Pipeline) else model
-    if isinstance(last, LinearSVC) or getattr(last, "solver", None) == "liblinear":
-        return True
-    return isinstance(last, SVC) and last.probability is True
-
-
-def _needs_stepwise_calls(model: Any) -> bool:
-    """Whether a model is a pipeline with a step that accepts domains, which Pipeline does not always pass on."""
-    return type(model) is Pipeline and consumes_domains(model)
+def _call_fit(method: Any, model: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None) -> Any:
+    """Call `fit` or `fit_transform` with the domains and weights that `fit` accepts."""
+    resolve_width(model, X)
+    fit_params = {"sample_domain": sample_domain} if accepts_domains(model.fit) else {}
+    routing: AbstractContextManager[None] = nullcontext()
+    if sample_weight is not None and has_fit_parameter(model, "sample_weight"):
+        fit_params["sample_weight"] = sample_weight
+        routing = config_context(enable_metadata_routing=False)  # which rejects weights that were not requested
+    # The random numbers of liblinear and libsvm have one state for the whole process.
+    uses_global_state = isinstance(model, LinearSVC) or getattr(model, "solver", None) == "liblinear"
+    uses_global_state |= isinstance(model, SVC) and model.probability is True
+    with routing, LIBLINEAR if uses_global_state else nullcontext():
+        return method(X, y, **fit_params)
 
 
 def _is_passthrough(step: Any) -> bool:
@@ -358,7 +337,7 @@ def _is_passthrough(step: Any) -> bool:
 
 def _transform_step(step: Any, X: Any, sample_domain: Any) -> Any:
     """Transform samples by a fitted step, which may be a pipeline."""
-    if _needs_stepwise_calls(step):
+    if type(step) is Pipeline:
         Z = transform_for_classifier(step, X, sample_domain)
         return _transform_step(step.steps[-1][1], Z, sample_domain)
     if _is_passthrough(step):
@@ -374,7 +353,7 @@ def bind_domains(model: Any, X: Any, sample_domain: Any) -> tuple[Any, Any]:
     Samples are transformed by the steps of a pipeline that accepts domains. If the prediction methods of the classifier
     accept domains, these become fixed arguments of the returned classifier.
     """
-    if _needs_stepwise_calls(model):
+    if type(model) is Pipeline and consumes_domains(model):
         Z = transform_for_classifier(model, X, sample_domain)
         return bind_domains(model.steps[-1][1], Z, sample_domain)
     method_names = [name for name in PREDICTION_METHODS if accepts_domains(getattr(model, name, None))]
@@ -420,25 +399,11 @@ def _has_domain_parameter(function: Any) -> bool:
     return "sample_domain" in inspect.signature(function).parameters
 
 
-def weight_kwargs(estimator: Any, sample_weight: Array) -> dict[str, Any]:
-    """Keyword arguments that pass weights to `fit`, of each step of a pipeline; empty if it does not accept them."""
-    if isinstance(estimator, Pipeline):
-        fit_params = {}
-        for name, step in estimator.steps:
-            if hasattr(step, "fit"):
-                step_params = weight_kwargs(step, sample_weight)
-                fit_params.update({f"{name}__{key}": value for key, value in step_params.items()})
-        return fit_params
-    return {"sample_weight": sample_weight} if has_fit_parameter(estimator, "sample_weight") else {}
-
-
-def resolve_width(estimator: Any, X: Any) -> Any:
-    """Return a copy whose `gamma`, if it is a multiple of the median rule, is the number that this gives for X."""
-    unfitted = clone(estimator)
-    gamma = unfitted.get_params(deep=False).get("gamma")
-    if is_multiple(gamma, "median") and not isinstance(unfitted, Projection):  # projections resolve it in `fit`
-        unfitted.set_params(gamma=median_width(str(gamma), X))
-    return unfitted
+def resolve_width(estimator: Any, X: Any) -> None:
+    """Set a `gamma` that is a multiple of the median rule to the number that this gives for X."""
+    gamma = getattr(estimator, "gamma", None)
+    if is_multiple(gamma, "median") and not isinstance(estimator, Projection):  # projections resolve it in `fit`
+        estimator.set_params(gamma=median_width(str(gamma), X))
 
 
 def median_width(gamma: str, X: Any) -> float:

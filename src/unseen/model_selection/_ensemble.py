@@ -32,7 +32,7 @@ from ..linalg import Array, Ints, Moments, merge_moments
 from ..utils.estimator_mixins import DocLinkMixin
 from ..utils.validation import EncodedLabels, Labels, check_domains
 from ._calibration import LogitCalibration, adjust_priors, softmax
-from ._candidate import bind_domains, fit_pipeline, flatten_steps, is_transductive
+from ._candidate import bind_domains, fit_clone, flatten_steps, is_transductive
 from ._conformal import ConformalSets
 from ._ensemble_weights import average_members
 from ._evaluation import decision_scores
@@ -156,7 +156,7 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
             The fitted ensemble.
         """
         fitted = [
-            fit_pipeline(member, self._member_features(j, X), np.asarray(y), sample_domain, sample_weight)
+            fit_clone(member, self._member_features(j, X), np.asarray(y), sample_domain, sample_weight)
             for j, member in enumerate(self.members)
         ]
         return self.with_members(fitted)

@@ -455,7 +455,8 @@ class TrainingSet:
     def _transform(self, transformer: Any) -> TrainingSet:
         """The rows after a transformer that is fitted to the training rows."""
         train = self.train
-        fitted = resolve_width(transformer, train.X)
+        fitted = clone(transformer)
+        resolve_width(fitted, train.X)
         if not accepts_domains(fitted.fit):
             fitted.fit(train.X, train.y)
             mapped = (replace(samples, X=map_features(fitted, samples.X)) for samples in (train, self.test))
