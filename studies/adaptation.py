@@ -39,7 +39,6 @@ from unseen.model_selection import (
     LeaveOneDomainOut,
     TableSize,
     adapt_ensemble,
-    join_views,
     plan_adaptation,
     prepare_samples,
     score_gains,
@@ -92,7 +91,7 @@ def draw_site(samples: Samples, site: str, seed: int) -> tuple[Samples, Samples]
 def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dict[str, Any]]:
     """Fit the ensemble to the sources, adapt it to draws of labels of the site, and score all levels."""
     config = EvaluationConfig(preparation=preparation)
-    size = TableSize.from_features(sources.X, len(sources.classes))
+    size = TableSize(*sources.X.shape, len(sources.classes))
     candidates = list(METHODS["auto"].candidates(len(sources.classes), centerings=("source",), size=size))
     splits = list(LeaveOneDomainOut().split(sources.X, sources.y, sources.domain))
     with single_thread(), warnings.catch_warnings():
@@ -101,7 +100,7 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
         fitted = clone(preparation).fit(sources.X)
         prepared = prepare_samples(fitted, sources)
         ensemble, _ = model.refit(prepared, SizePlan.from_rows(len(prepared), exact=True), config)
-    X = join_views(prepare_samples(fitted, site))
+    X = fitted.transform(site.X)
     part = HeldOutDomain("site", ensemble.predict_proba(X), site.codes)
     plan = plan_adaptation(ensemble)
     P = part.probabilities

@@ -41,8 +41,6 @@ def section_of_methods(label: str) -> str:
 def test_the_settings_of_a_search_are_those_of_its_grid(name):
     section = section_of_methods(SECTIONS[name])
     assert re.search(rf"\b{len(METHODS[name].settings(3))} settings", section)
-    lean = re.search(r"\(lean: (\d+)\)", section)
-    assert lean is None or int(lean[1]) == len(METHODS[name].settings(3, grid="lean"))
 
 
 def test_the_number_of_candidates_of_the_ensemble_is_right():

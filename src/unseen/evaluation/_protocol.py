@@ -129,9 +129,8 @@ class Protocol:
         score; 1-NN is that of the paper.
     quick : bool, default=False
         Use two values of each parameter, for a smoke test.
-    grid : {"ensemble", "lean", "full"}, default="ensemble"
-        Settings of projections: the few that they have in ensembles; all without the widest kernel and the smallest
-        ridge; or all of them.
+    grid : {"ensemble", "full"}, default="ensemble"
+        Settings of projections: the few that they have in ensembles, or all of them.
     seed : int, default=0
         Seed of the first draw.
     metric : str, default="accuracy"

@@ -78,13 +78,12 @@ from ._methods import (
     parse_methods,
     register,
 )
-from ._preparation import TablePreparation, join_views, prepare_samples, tree_features, tree_samples
+from ._preparation import TablePreparation, prepare_samples, tree_features, tree_samples
 from ._projection_search import ProjectionSearchCV
 from ._refit import (
     AVERAGE_METHODS,
     CandidatePredictions,
     FittedCandidates,
-    RefittedMembers,
     SelectedModel,
     check_comparison_size,
     has_many_fits,

@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
@@ -217,11 +217,19 @@ def hash_source(*values: Any) -> str:
     The digest is empty if all of them belong to known packages. It is random if the code of one of them is not in a
     file, as in a notebook: results are then computed again instead of taken from a store.
     """
-    files = {_find_file(definition) for definition in _list_code(values)}
-    known_files = {file for file in files if file is not None}
+    modules = set()
+    for value in values:
+        is_estimator = hasattr(value, "get_params") and not isinstance(value, type)
+        for part in [value, *value.get_params().values()] if is_estimator else [value]:
+            kind = part if isinstance(part, type) else type(part)
+            definitions = [part] if hasattr(part, "__code__") else inspect.getmro(kind)
+            modules |= {str(definition.__module__) for definition in definitions}
+    unknown = [name for name in modules if name.partition(".")[0] not in KNOWN_PACKAGES]
+    files = [getattr(sys.modules.get(name), "__file__", None) for name in unknown]
+    known_files = [Path(file) for file in files if file is not None]
     if len(known_files) < len(files):
         return uuid.uuid4().hex
-    return hash_files(known_files) if files else ""
+    return hash_files(known_files) if known_files else ""
 
 
 def hash_files(files: Iterable[Path]) -> str:
@@ -239,34 +247,6 @@ def hash_files(files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
-def _list_code(value: Any) -> Iterator[Any]:
-    """Yield the classes and functions of users in a value, its parameters and its items."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _list_code(item)
-        return
-    kind = value if isinstance(value, type) else type(value)
-    definitions = [value] if hasattr(value, "__code__") else inspect.getmro(kind)
-    for definition in definitions:
-        if str(definition.__module__).partition(".")[0] not in KNOWN_PACKAGES:
-            yield definition
-    if hasattr(value, "get_params") and not isinstance(value, type):
-        yield from _list_code(value.get_params(deep=False))
-
-
-def _find_file(definition: Any) -> Path | None:
-    """Return the file that defines a class or a function, or None."""
-    try:
-        file = inspect.getsourcefile(definition)
-    except (TypeError, OSError):  # the module of the class is not loaded under its name, or is a notebook
-        codes = [member.__code__ for member in vars(definition).values() if hasattr(member, "__code__")]
-        file = codes[0].co_filename if codes else None
-    path = None if file is None else Path(file)
-    return path if path is not None and path.is_file() else None
-
-
 def is_transductive(estimator: Any) -> bool:
     """Whether predictions of an estimator, or of a step of a pipeline, depend on the other samples of the batch.
 
@@ -278,11 +258,6 @@ def is_transductive(estimator: Any) -> bool:
     if isinstance(estimator, DomainCenterer) or getattr(estimator, "centering", "source") == "target":
         return True
     return bool(getattr(estimator, "transductive", False))
-
-
-def clone_with_params(estimator: Any, params: Mapping[str, Any]) -> Any:
-    """Return an unfitted copy of an estimator with other values of some parameters."""
-    return clone(estimator).set_params(**params)
 
 
 def flatten_steps(estimator: Any) -> list[Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.decomposition import KernelPCA
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
@@ -40,7 +40,6 @@ from ._candidate import (
     Candidate,
     Features,
     Sharing,
-    clone_with_params,
     consumes_domains,
     full_repr,
     hash_source,
@@ -49,14 +48,13 @@ from ._candidate import (
 
 Kind = Literal["plain", "reference", "invariant", "auto"]
 Grid = Mapping[str, Sequence[Any]]
-GridName = Literal["full", "lean", "ensemble"]
+GridName = Literal["full", "ensemble"]
 
 # Multiples of scales of the data. Costs start with the strongest regularization, since the first of equal settings is
 # selected.
 WIDTHS = ("0.01*median", "0.1*median", "median")
 RIDGES = ("1e-4*scale", "1e-2*scale", "scale", "1e2*scale")
 COSTS = (0.01, 0.1, 1.0, 10.0, 100.0)
-NOT_IN_LEAN_GRIDS = (WIDTHS[0], RIDGES[0])  # the widest kernel and the smallest ridge
 # Limits of the members of ensembles, with which their cost grows in proportion to the number of samples. Beyond the
 # first, kernel machines are fitted to a subsample; beyond the second, projections use landmarks.
 ENSEMBLE_TRAIN_ROWS = 2_000
@@ -80,12 +78,6 @@ class TableSize:
     n_rows: int
     n_features: int
     n_classes: int
-
-    @classmethod
-    def from_features(cls, X: Any, n_classes: int) -> TableSize:
-        """The size of a table of features."""
-        n_rows, n_features = X.shape
-        return cls(n_rows, n_features, n_classes)
 
     @property
     def boosting_work(self) -> int:
@@ -123,8 +115,6 @@ class Method:
         Largest number of training samples; None means no limit.
     max_rows_reason : str
         Why there is a limit, and what to do about it.
-    max_boosting_work : float, default=None
-        Largest `TableSize.boosting_work` for which it is a member of the automatic ensemble; None means no limit.
     in_comparison : bool, default=True
         Whether `unseen.compare` includes it by default.
     in_ensemble : bool, default=False
@@ -135,8 +125,6 @@ class Method:
         Types of its estimators that model files may contain in addition to those of all methods.
     needs_feature_map : bool, default=False
         Whether it can be used only after a feature map.
-    relative_cost : float, default=1.0
-        Approximate time of a fit, relative to logistic regression, for estimates of the total time.
     description : str
         A short description.
     own : bool, default=False
@@ -164,13 +152,11 @@ class Method:
     features: Features = "prepared"
     max_rows: int | None = None
     max_rows_reason: str = ""
-    max_boosting_work: float | None = None
     in_comparison: bool = True
     in_ensemble: bool = False
     allows_transductive: bool = False
     trusted_types: tuple[type, ...] = ()
     needs_feature_map: bool = False
-    relative_cost: float = 1.0
     description: str = ""
     own: bool = False
     source: str = ""
@@ -199,7 +185,8 @@ class Method:
 
     def is_fast_enough(self, size: TableSize | None) -> bool:
         """Whether it may be a member of the automatic ensemble for a table of this size."""
-        return size is None or self.max_boosting_work is None or size.boosting_work <= self.max_boosting_work
+        is_boosting = isinstance(self.classifier, HistGradientBoostingClassifier)
+        return size is None or not is_boosting or size.boosting_work <= MAX_BOOSTING_WORK
 
     def settings(self, n_classes: int, *, grid: GridName = "full", quick: bool = False) -> list[dict[str, Any]]:
         """List all settings to select from.
@@ -208,9 +195,8 @@ class Method:
         ----------
         n_classes : int
             Number of classes.
-        grid : {"full", "lean", "ensemble"}, default="full"
-            The whole grid, the grid without the widest kernel and the smallest ridge, or `ensemble_grid`, which has one
-            number of components only.
+        grid : {"full", "ensemble"}, default="full"
+            The whole grid, or `ensemble_grid`, which has one number of components only.
         quick : bool, default=False
             Whether to keep only two values of each parameter of a projection, or two settings of another method.
 
@@ -219,14 +205,10 @@ class Method:
         settings : list of dict
             Parameters and their values.
         """
-        grids = self.grid
-        if grid == "ensemble" and self.ensemble_grid is not None:
-            grids = self.ensemble_grid
+        grids = self.ensemble_grid if grid == "ensemble" and self.ensemble_grid is not None else self.grid
         settings: list[dict[str, Any]] = []
         for param_grid in [grids] if isinstance(grids, Mapping) else grids:
             values_by_name = {name: list(values) for name, values in param_grid.items()}
-            if grid == "lean":
-                values_by_name = {name: _lean_values(values) for name, values in values_by_name.items()}
             if self.is_projection and (self.transformer.feature_map is not None or self.transformer.kernel != "rbf"):
                 values_by_name.pop("gamma", None)  # it has no effect
             if self.component_multiples:
@@ -292,7 +274,7 @@ class Method:
             parts = [(_set_known_params(self.transformer, setting), _set_known_params(self.classifier, setting), "")]
             if self.is_projection:
                 parts = [
-                    (clone_with_params(self.transformer, {"centering": centering, **setting}), HEADS[head], head)
+                    (clone(self.transformer).set_params(centering=centering, **setting), HEADS[head], head)
                     for centering in centerings
                     for head in heads
                 ]
@@ -313,19 +295,13 @@ class Method:
                 )
 
 
-def _lean_values(values: list[Any]) -> list[Any]:
-    """Values of a parameter without those that lean grids omit, if at least two remain."""
-    lean = [value for value in values if value not in NOT_IN_LEAN_GRIDS]
-    return lean if len(lean) > 1 else values
-
-
 def _set_known_params(estimator: Any, setting: Mapping[str, Any]) -> Any:
     """Return a copy with those parameters of a setting that the estimator has, or the estimator if it has none."""
     if estimator is None:
         return None
     known_params = estimator.get_params()
     params = {name: value for name, value in setting.items() if name in known_params}
-    return clone_with_params(estimator, params) if params else estimator
+    return clone(estimator).set_params(**params) if params else estimator
 
 
 def _plain_value(value: Any) -> Any:
@@ -369,7 +345,6 @@ def _forest(forest: Any, name: str, description: str, *, in_comparison: bool = T
         in_comparison=in_comparison,
         in_ensemble=True,
         description=description,
-        relative_cost=5.0,
     )
 
 
@@ -403,8 +378,11 @@ def register(method: Method) -> Method:
 
 def _with_source(method: Method) -> Method:
     """Return the method with the digest of its code, unless it has one."""
-    source = method.source or hash_source(method.transformer, method.classifier, method.grid, method.ensemble_grid)
-    return method if source == method.source else replace(method, source=source)
+    if method.source:
+        return method
+    grids = [*ParameterGrid(method.grid), *ParameterGrid(method.ensemble_grid or {})]
+    values = [value for setting in grids for value in setting.values()]
+    return replace(method, source=hash_source(method.transformer, method.classifier, *values))
 
 
 def describe_method(method: Method) -> str:
@@ -494,7 +472,6 @@ for _method in (
         grid=_COST_GRID,
         ensemble_grid={"C": COSTS[:-1]},  # the largest cost takes more than a quarter of the time of the search
         description="a linear support vector machine",
-        relative_cost=3.0,
     ),
     Method(
         "RBF SVM",
@@ -531,10 +508,8 @@ for _method in (
             {"learning_rate": [0.1], "max_leaf_nodes": [16]},
         ],
         features="raw",
-        max_boosting_work=MAX_BOOSTING_WORK,
         in_ensemble=True,
         description="a sequence of trees, each fitted to the errors of the previous ones",
-        relative_cost=15.0,
     ),
     Method(
         "majority",
@@ -584,7 +559,6 @@ register(
         in_comparison=False,
         max_rows=8_000,
         max_rows_reason="needs the whole kernel matrix of pairs; use a smaller max_per_domain",
-        relative_cost=20.0,
         description="a kernel classifier of samples together with the distribution of their domain",
     )
 )

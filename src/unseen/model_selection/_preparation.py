@@ -218,11 +218,6 @@ def prepare_samples(preparation: Any, samples: Samples) -> Samples:
     return replace(samples, X=X, raw=raw, n_categorical=len(preparation.categorical))
 
 
-def join_views(samples: Samples) -> Any:
-    """Features as an `EnsembleClassifier` takes them: those of prepared samples, then the columns for trees."""
-    return samples.X if samples.raw is None else np.hstack([samples.X, samples.raw])
-
-
 def tree_features(X: Any) -> Any:
     """Features for trees: numbers that single precision cannot represent are clipped."""
     if sparse.issparse(X):

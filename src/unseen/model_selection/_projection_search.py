@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.stats import rankdata
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -24,7 +24,7 @@ from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters, reset_fit
 from ..utils.progress import CallbackSupportMixin, with_callbacks
 from ..utils.samples import Samples, make_samples
 from ..utils.validation import MANY_CLASSES_WARNING, encode_classes, require_named_domains
-from ._candidate import Candidate, bind_domains, clone_with_params
+from ._candidate import Candidate, bind_domains
 from ._evaluation import (
     KERNEL_PARAMS,
     EvaluationConfig,
@@ -213,8 +213,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         domain, so they are selected on held-out domains.
     scoring : str or callable, default="accuracy"
         A scikit-learn scorer.
-    refit : bool or callable, default=True
-        Whether to refit the selected setting on all data; a callable gets `cv_results_` and returns its index.
+    refit : bool, default=True
+        Whether to refit the selected setting on all data.
     n_jobs : int, default=None
         Number of processes over folds and kernels.
     verbose : int, default=0
@@ -259,7 +259,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         default=None, kw_only=False
     )
     classifier: Any = None
-    refit: bool | Callable[[dict[str, Any]], int] = True
+    refit: bool = True
 
     __metadata_request__transform: ClassVar = {"sample_domain": True}
 
@@ -268,7 +268,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         "estimator": [HasMethods(["fit", "transform"])],
         "param_grid": [dict, list, None],
         "classifier": [HasMethods(["fit", "predict"]), None],
-        "refit": ["boolean", callable],
+        "refit": ["boolean"],
     }
 
     @require_named_domains
@@ -314,8 +314,10 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         _report_failures(results["errors"])
         self.n_splits_ = len(splits)
         self.cv_results_ = make_cv_results(results, candidates)
-        self._select_best()
-        if self.refit is not False:
+        self.best_index_ = best_index(self.cv_results_)
+        self.best_params_ = self.cv_results_["params"][self.best_index_]
+        self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
+        if self.refit:
             # The search has issued these warnings already.
             with single_thread(), ignore_warnings(SingleDomainWarning, MaskedLabelsWarning, MANY_CLASSES_WARNING):
                 self.best_estimator_ = candidates[self.best_index_].fit(data.X, data.y, sample_domain, data.weight)
@@ -342,7 +344,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         feature_maps: dict[Any, Any] = {}
         for setting in settings:
             params = {name: value for name, value in setting.items() if not name.startswith(prefix)}
-            projection = clone_with_params(self.estimator, params)
+            projection = clone(self.estimator).set_params(**params)
             # Settings with the same feature map share one object, which is evaluated once.
             map_params = tuple(
                 (name, hashable_key(value)) for name, value in params.items() if name.startswith("feature_map")
@@ -358,7 +360,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
                     type(projection).__name__,
                     setting,
                     projection,
-                    clone_with_params(head, head_params) if head_params else head,
+                    clone(head).set_params(**head_params) if head_params else head,
                     shares="decomposition",
                     plain=False,
                 )
@@ -379,17 +381,6 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
             if method.is_projection and isinstance(self.estimator, type(method.transformer)):
                 return replace(method, transformer=self.estimator).settings(len(self.classes_))
         raise ValueError(f"There is no default grid for {type(self.estimator).__name__}. Pass param_grid.")
-
-    def _select_best(self) -> None:
-        means = self.cv_results_["mean_test_score"]
-        select = self.refit if callable(self.refit) else best_index
-        self.best_index_ = select(self.cv_results_)
-        if not 0 <= self.best_index_ < len(means):
-            raise IndexError(
-                f"The callable refit must return an index between 0 and {len(means) - 1}; got {self.best_index_!r}."
-            )
-        self.best_params_ = self.cv_results_["params"][self.best_index_]
-        self.best_score_ = float(means[self.best_index_])
 
     def _get_classifiers(self) -> Sequence[Any]:
         return [self._get_head()]

@@ -123,9 +123,9 @@ class SelectedModel:
         seed: int = 0,
         collect: CollectStatistics | None = None,
         fitted: FittedCandidates | None = None,
-    ) -> tuple[EnsembleClassifier, RefittedMembers]:
-        """The ensemble with members fitted to all training data; see `refit_candidates`."""
-        members = refit_candidates(
+    ) -> tuple[EnsembleClassifier, dict[str, Any]]:
+        """The ensemble with members fitted to all training data, and the facts of `refit_candidates`."""
+        members, facts = refit_candidates(
             self.ensemble.members,
             samples,
             plan,
@@ -138,7 +138,7 @@ class SelectedModel:
         ensemble = self.ensemble.to_estimator()
         if samples.raw is not None:
             ensemble.set_params(n_prepared_features=samples.X.shape[1])
-        return ensemble.with_members(members.pipelines), members
+        return ensemble.with_members(members), facts
 
 
 def select_model(
@@ -267,22 +267,8 @@ def _limit_held_out_rows(samples: Samples, splits: Sequence[Split], n_candidates
 
 
 CollectStatistics = Callable[[Projection], Statistics]
-# Pipelines and facts by key of the candidate and by plan; None for a plan that is exact.
-FittedCandidates = dict[tuple[str, SizePlan | None], tuple[Pipeline, dict[str, Any]]]
-
-
-@dataclass(frozen=True)
-class RefittedMembers:
-    """Fitted pipelines of candidates, and how many rows, landmarks and so on were used, where not all rows were."""
-
-    pipelines: list[Pipeline]
-    facts: list[dict[str, Any]]
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The largest value of each fact over all members."""
-        names = {name for member_facts in self.facts for name in member_facts}
-        return {name: max(facts[name] for facts in self.facts if name in facts) for name in names}
+# Fitted pipelines by key of the candidate and by plan; None for a plan that is exact.
+FittedCandidates = dict[tuple[str, SizePlan | None], Pipeline]
 
 
 def refit_candidates(
@@ -295,7 +281,7 @@ def refit_candidates(
     collect: CollectStatistics | None = None,
     n_jobs: int | None = None,
     fitted: FittedCandidates | None = None,
-) -> RefittedMembers:
+) -> tuple[list[Pipeline], dict[str, Any]]:
     """Fit candidates to all training data: exactly, or by the plan for large data.
 
     Parameters
@@ -319,8 +305,10 @@ def refit_candidates(
 
     Returns
     -------
-    members : RefittedMembers
+    members : list of Pipeline
         Fitted pipelines, in the order of the candidates.
+    facts : dict
+        Largest numbers of rows, landmarks and so on of the members fitted here; empty if the plan is exact.
     """
     fitted = {} if fitted is None else fitted
     keys = [(candidate.key, None if plan.exact else plan) for candidate in candidates]
@@ -328,13 +316,15 @@ def refit_candidates(
     with ignore_expected_warnings():
         if plan.exact:
             calls = (delayed(_fit_exactly)(candidate, samples, balance) for candidate in missing.values())
-            fits: list[tuple[Pipeline, dict[str, Any]]] = [(pipeline, {}) for pipeline in parallel(n_jobs)(calls)]
+            pipelines = list(parallel(n_jobs)(calls))
+            facts: dict[str, float] = {}
         else:
             assert collect is not None
             landmark_fit = LandmarkFit(samples, collect, plan, seed, balance)
-            fits = [landmark_fit.fit_candidate(candidate) for candidate in missing.values()]
-    fitted.update(zip(missing, fits, strict=True))
-    return RefittedMembers([fitted[key][0] for key in keys], [fitted[key][1] for key in keys])
+            pipelines = [landmark_fit.fit_candidate(candidate) for candidate in missing.values()]
+            facts = landmark_fit.facts
+    fitted.update(zip(missing, pipelines, strict=True))
+    return [fitted[key] for key in keys], facts
 
 
 def _fit_exactly(candidate: Candidate, samples: Samples, balance: Balance) -> Pipeline:
@@ -356,8 +346,8 @@ class LandmarkFit:
     plan: SizePlan
     seed: int = 0
     balance: Balance = "none"
-    _maps: dict[Any, PivotedNystroem] = field(default_factory=dict)
-    _statistics: dict[Any, Statistics] = field(default_factory=dict)
+    facts: dict[str, float] = field(default_factory=dict)
+    _projections: dict[Any, tuple[PivotedNystroem, Statistics]] = field(default_factory=dict)
 
     @cached_property
     def sample(self) -> Samples:
@@ -366,45 +356,49 @@ class LandmarkFit:
             return self.samples
         return self.samples.take(self.samples.subsample_rows(self.plan.sample_rows, self.seed))
 
-    def fit_candidate(self, candidate: Candidate) -> tuple[Pipeline, dict[str, Any]]:
-        """A fitted pipeline, and how many rows its parts were fitted to."""
+    def fit_candidate(self, candidate: Candidate) -> Pipeline:
+        """A fitted pipeline; how many rows its parts were fitted to is added to the facts."""
         if isinstance(candidate.transformer, Projection):
             return self._fit_projection(candidate)
         samples = self.samples
-        if candidate.shares == "kernel matrix" and candidate.max_train_rows is None:
+        if candidate.max_train_rows is not None:
+            self._note(kernel_rows=min(len(samples), candidate.max_train_rows))
+        elif candidate.shares == "kernel matrix":
             # A kernel expansion over thousands of rows would be slow to fit and to predict: landmarks replace it.
             samples = self.sample
             landmarks = self._unfitted_map("rbf", candidate.classifier.gamma)
             linear = make_pipeline(landmarks, LinearSVC(C=candidate.classifier.C, random_state=0))
-            pipeline = replace(candidate, classifier=linear).fit_samples(samples, self.balance)
-            return pipeline, {"kernel_rows": len(samples), "landmarks": landmarks.n_components}
-        if candidate.max_train_rows is not None:
-            return candidate.fit_samples(samples, self.balance), {
-                "kernel_rows": min(len(samples), candidate.max_train_rows)
-            }
-        return candidate.fit_samples(samples, self.balance), {"classifier_rows": len(samples)}
+            candidate = replace(candidate, classifier=linear)
+            self._note(kernel_rows=len(samples), landmarks=landmarks.n_components)
+        else:
+            self._note(classifier_rows=len(samples))
+        return candidate.fit_samples(samples, self.balance)
 
-    def _fit_projection(self, candidate: Candidate) -> tuple[Pipeline, dict[str, Any]]:
+    def _fit_projection(self, candidate: Candidate) -> Pipeline:
         sample = self.sample
-        key = (candidate.transformer.kernel, candidate.transformer.gamma)
-        if key not in self._maps:
+        projection = clone(candidate.transformer)
+        key = (projection.kernel, projection.gamma)
+        if key not in self._projections:  # all methods with this kernel width use the same landmarks and statistics
             rows = np.random.default_rng(self.seed).permutation(len(sample))[: self.plan.landmark_rows]
-            self._maps[key] = self._unfitted_map(*key).fit(sample.X[rows])
-        landmarks = self._maps[key]
-        projection = clone(candidate.transformer).set_params(feature_map=FrozenEstimator(landmarks))
-        if key not in self._statistics:  # all methods with this kernel width use the same statistics
-            self._statistics[key] = self.collect(projection)
-        statistics = self._statistics[key]
+            landmarks = self._unfitted_map(*key).fit(sample.X[rows])
+            mapped = clone(projection).set_params(feature_map=FrozenEstimator(landmarks))
+            self._projections[key] = landmarks, self.collect(mapped)
+        landmarks, statistics = self._projections[key]
+        projection.set_params(feature_map=FrozenEstimator(landmarks))
         fit_from_statistics(projection, statistics, sample.X.shape[1])
         Z = projection.transform(sample.X, sample_domain=sample.domain)
         head = fit_clone(candidate.classifier, Z, sample.y, sample.domain, sample.weights(balance=self.balance))
-        facts = {
-            "kernel_rows": len(sample),
-            "projection_rows": int(statistics.cells.counts.sum()),
-            "landmarks": landmarks.n_components_,
-            "trace_error": landmarks.trace_error_,
-        }
-        return Pipeline([("projection", projection), ("classifier", head)]), facts
+        self._note(
+            kernel_rows=len(sample),
+            projection_rows=int(statistics.cells.counts.sum()),
+            landmarks=landmarks.n_components_,
+            trace_error=landmarks.trace_error_,
+        )
+        return Pipeline([("projection", projection), ("classifier", head)])
+
+    def _note(self, **facts: float) -> None:
+        """Keep the largest value of each fact."""
+        self.facts |= {name: max(value, self.facts.get(name, value)) for name, value in facts.items()}
 
     def _unfitted_map(self, kernel: Any, gamma: Any) -> PivotedNystroem:
         return PivotedNystroem(

@@ -43,7 +43,6 @@ from ..model_selection import (
     LeaveOneDomainOut,
     Method,
     ProgressOptions,
-    RefittedMembers,
     SelectedModel,
     TablePreparation,
     TableSize,
@@ -243,7 +242,7 @@ def fit(
     if not plan.exact and len(table.X) > plan.fit_rows:
         training = table.take(table.samples.subsample_rows(plan.fit_rows, random_state))
     samples = training.samples
-    size = TableSize.from_features(table.X, len(table.samples.classes))
+    size = TableSize(*table.X.shape, len(table.samples.classes))
     methods = expand_methods(requested, transductive=transductive, size=size)
     config = EvaluationConfig(
         preparation=make_preparation(table.schema, scale),
@@ -254,7 +253,7 @@ def fit(
     )
     with single_thread():
         selected = _select(samples, methods, plan, config, transductive)
-    preparation, prepared, ensemble, members = refit_selected(
+    preparation, prepared, ensemble, facts = refit_selected(
         selected, training, plan, config, seed=random_state, source=source, client=client, verbose=verbose
     )
     novelty = Novelty(random_state=random_state).fit(prepared.X, sample_domain=training.domain)
@@ -263,7 +262,7 @@ def fit(
     stream = {}
     if not plan.exact:
         limits = [member.max_evaluation_rows or len(samples) for member in fitted.members]
-        stream = {**members.summary, "rows": n_rows, "choice_rows": min(max(limits), len(samples))}
+        stream = {**facts, "rows": n_rows, "choice_rows": min(max(limits), len(samples))}
         notice = _describe_stream(stream)
         notices.append(notice)
         warn(notice, DataWarning)
@@ -403,8 +402,8 @@ def refit_selected(
     client: Any = None,
     verbose: int = 0,
     fitted: FittedCandidates | None = None,
-) -> tuple[Any, Samples, EnsembleClassifier, RefittedMembers]:
-    """Fit preparation and members to all rows: the preparation, the prepared rows, the ensemble and its members.
+) -> tuple[Any, Samples, EnsembleClassifier, dict[str, Any]]:
+    """Fit preparation and members to all rows: the preparation, the prepared rows, the ensemble, and facts.
 
     Projections through landmarks are fitted to all rows of `source`, of which the table may be a sample.
     """
@@ -415,8 +414,8 @@ def refit_selected(
     preparation.fit(table.X)
     prepared = prepare_samples(preparation, table.samples)
     collect = partial(_collect_statistics, table if source is None else source, preparation, client, verbose)
-    ensemble, members = selected.refit(prepared, plan, config, seed=seed, collect=collect, fitted=fitted)
-    return preparation, prepared, ensemble, members
+    ensemble, facts = selected.refit(prepared, plan, config, seed=seed, collect=collect, fitted=fitted)
+    return preparation, prepared, ensemble, facts
 
 
 def _collect_statistics(
