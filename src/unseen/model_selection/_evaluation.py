@@ -50,7 +50,6 @@ from ._candidate import (
     fit_clone,
     ignore_expected_warnings,
     median_width,
-    resolve_width,
 )
 from ._preparation import prepare_samples, tree_samples, with_categories
 from ._scoring import Scorer, Scoring, apply_scorer, score_predictions, tabulate_scores, uses_labels_only
@@ -441,7 +440,8 @@ class TrainingSet:
         train = data.train.X
         test = data.test.X
         if width is not None:
-            train, test = data._keep("kernel", width, lambda: data._kernel_matrices(width))
+            gamma = median_width(width, train) if isinstance(width, str) else width
+            train, test = data._keep("kernel", width, lambda: [np.exp(-gamma * part) for part in data.distances])
         elif type(candidate.classifier) in (LogisticRegression, LinearSVC) and not candidate.own:
             train, test = data._keep("rotation", None, lambda: rotate_to_span(train, test))
         return Features(train, data._split_rows(test), {})
@@ -453,23 +453,23 @@ class TrainingSet:
         return self._last[kind][1]
 
     def _transform(self, transformer: Any) -> TrainingSet:
-        """The rows after a transformer that is fitted to the training rows."""
-        train = self.train
-        fitted = clone(transformer)
-        resolve_width(fitted, train.X)
-        if not accepts_domains(fitted.fit):
-            fitted.fit(train.X, train.y)
-            mapped = (replace(samples, X=map_features(fitted, samples.X)) for samples in (train, self.test))
-            return TrainingSet(*mapped, self.parts, self.rows)
-        fitted.set_output(transform="default").fit(train.X, train.y, sample_domain=train.domain)
-        # The features of a row may depend on the other held-out rows of its split, so rows are repeated.
+        """The rows after a transformer that is fitted to the training rows.
+
+        The features of a row may depend on the other held-out rows of its split, so rows of several splits are repeated.
+        """
+        fitted = fit_clone(transformer, self.train.X, self.train.y, self.train.domain)
+
+        def transform(samples: Samples) -> Array:
+            if accepts_domains(fitted.transform):
+                return np.asarray(fitted.transform(samples.X, sample_domain=samples.domain))
+            return map_features(fitted, samples.X)
+
         held_out = [self.test.take(rows) for rows in self.parts.values()]
-        X_train, *X_test = (fitted.transform(part.X, sample_domain=part.domain) for part in (train, *held_out))
         ends = np.cumsum([len(part) for part in held_out])
         parts = dict(zip(self.parts, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
-        positions = np.concatenate([np.arange(len(self.test))[rows] for rows in self.parts.values()])
-        test = replace(self.test.take(positions), X=np.vstack(X_test))
-        return TrainingSet(replace(train, X=X_train), test, parts, self.rows)
+        test = self.test.take(np.concatenate([np.arange(len(self.test))[rows] for rows in self.parts.values()]))
+        test = replace(test, X=np.vstack([transform(part) for part in held_out]))
+        return TrainingSet(replace(self.train, X=transform(self.train)), test, parts, self.rows)
 
     @cached_property
     def distances(self) -> tuple[Array, Array]:
@@ -478,12 +478,6 @@ class TrainingSet:
         for n_rows in (n_train, len(self.test)):
             check_square_memory(math.isqrt(n_train * n_rows), copies=2, caller="An rbf SVM")
         return squared_distances(self.train.X), squared_distances(self.test.X, self.train.X)
-
-    def _kernel_matrices(self, gamma: Any) -> tuple[Array, Array]:
-        """Values of an rbf kernel between training rows, and between held-out rows and training rows."""
-        width = median_width(gamma, self.train.X) if isinstance(gamma, str) else gamma
-        train, test = (np.exp(-width * distances) for distances in self.distances)
-        return train, test
 
     def _project(self, transformer: Any) -> Features:
         """Features of a projection, or kernel principal components."""

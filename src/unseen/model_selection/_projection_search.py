@@ -481,14 +481,13 @@ def make_cv_results(results: dict[str, Any], candidates: Sequence[Candidate]) ->
 
 def _param_columns(params: list[dict[str, Any]]) -> dict[str, Any]:
     names = dict.fromkeys(name for setting in params for name in setting)
-    columns = {}
-    for name in names:
-        column = np.ma.MaskedArray(np.empty(len(params), dtype=object), mask=True)
-        for i, setting in enumerate(params):
-            if name in setting:
-                column[i] = setting[name]
-        columns[f"param_{name}"] = column
-    return columns
+    return {
+        f"param_{name}": np.ma.MaskedArray(
+            np.fromiter((setting.get(name) for setting in params), dtype=object, count=len(params)),
+            mask=[name not in setting for setting in params],
+        )
+        for name in names
+    }
 
 
 def _check_params_have_effect(projection: Projection, params: dict[str, Any]) -> None:

@@ -34,7 +34,6 @@ from ._splitters import Split, TrialSplits
 
 # Decision scores of all candidates for all held-out rows: a gigabyte. Skewed batches take up to three times as much.
 MAX_DECISION_SCORES = 2**27
-MIN_HELD_OUT_ROWS = 20
 # Fits to all rows of a large table take less time than a tree.
 LINEAR_CLASSIFIERS = (LogisticRegression, LinearSVC, RidgeClassifier)
 # Members of an average, a cheap stand-in for the ensemble where many fits are compared: a linear and a nonlinear model,
@@ -254,16 +253,9 @@ def limit_evaluation_rows(
 
 def _limit_held_out_rows(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequence[Split]:
     """Splits with fewer held-out rows, if decision scores of all rows, for thousands of classes, exceed the memory."""
-    max_rows = MAX_DECISION_SCORES // (n_candidates * len(samples.classes))
-    n_rows = sum(len(test) for _, test in splits)
-    if n_rows <= max_rows:
-        return splits
-    rng = np.random.default_rng(0)
-    limited = []
-    for train, test in splits:
-        n_kept = max(max_rows * len(test) // n_rows, MIN_HELD_OUT_ROWS)
-        limited.append((train, np.sort(rng.permutation(test)[:n_kept])))
-    return limited
+    n_scores = n_candidates * len(samples.classes) * sum(len(test) for _, test in splits)
+    step = -(-n_scores // MAX_DECISION_SCORES)
+    return [(train, test[::step]) for train, test in splits] if step > 1 else splits
 
 
 CollectStatistics = Callable[[Projection], Statistics]
