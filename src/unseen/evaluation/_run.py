@@ -644,7 +644,6 @@ class Entry:
             members,
             n_classes,
             plan,
-            len(np.unique(samples.domain)),
             transductive=transductive,
             quick=protocol.quick,
             grid=protocol.grid,

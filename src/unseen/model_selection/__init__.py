@@ -86,7 +86,6 @@ from ._refit import (
     FittedCandidates,
     SelectedModel,
     check_comparison_size,
-    has_many_fits,
     iterate_averages,
     limit_evaluation_rows,
     make_average_candidates,

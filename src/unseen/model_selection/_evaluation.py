@@ -455,7 +455,7 @@ class TrainingSet:
     def _transform(self, transformer: Any) -> TrainingSet:
         """The rows after a transformer that is fitted to the training rows.
 
-        The features of a row may depend on the other held-out rows of its split, so rows of several splits are repeated.
+        The features of a row may depend on the other held-out rows of its split: rows of several splits are repeated.
         """
         fitted = fit_clone(transformer, self.train.X, self.train.y, self.train.domain)
 

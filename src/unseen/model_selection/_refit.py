@@ -39,8 +39,6 @@ LINEAR_CLASSIFIERS = (LogisticRegression, LinearSVC, RidgeClassifier)
 # Members of an average, a cheap stand-in for the ensemble where many fits are compared: a linear and a nonlinear model,
 # neither of which needs a kernel matrix.
 AVERAGE_METHODS = ("logistic", "gradient boosting")
-# Rows of all training sets of the held-out domains: with more, ensembles are selected by models of fewer rows.
-MAX_EVALUATION_ROWS = 100_000
 # Projections of large tables use landmarks beyond this number of rows.
 LARGE_EXACT_ROWS = 1_000
 # Beyond these a comparison takes days: some classifiers are trained for each pair of classes, all for each held-out
@@ -225,23 +223,14 @@ def predict_trials(
     return CandidatePredictions(candidates, samples, trials, list(predictions), config)
 
 
-def has_many_fits(plan: SizePlan, n_domains: int) -> bool:
-    """Whether models that predict held-out domains are fitted to fewer rows, since there are many such models."""
-    return plan.exact and plan.rows > plan.classifier_choice_rows and plan.rows * n_domains > MAX_EVALUATION_ROWS
-
-
-def limit_evaluation_rows(
-    candidates: Sequence[Candidate], plan: SizePlan, *, is_single: bool, n_domains: int
-) -> list[Candidate]:
+def limit_evaluation_rows(candidates: Sequence[Candidate], plan: SizePlan, *, is_single: bool) -> list[Candidate]:
     """Candidates whose models that predict held-out rows are fitted to as many rows as the plan says.
 
     A linear classifier is fitted to all rows if it `is_single`. As a member of an ensemble it is fitted to as many rows
     as the other members, so that weights do not depend on the numbers of rows.
     """
     if plan.exact:
-        if is_single or not has_many_fits(plan, n_domains):
-            return list(candidates)
-        return [replace(candidate, max_evaluation_rows=plan.classifier_choice_rows) for candidate in candidates]
+        return list(candidates)
     limited = []
     for candidate in candidates:
         max_rows: int | None = plan.choice_rows if candidate.shares != "nothing" else plan.classifier_choice_rows

@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -373,6 +373,8 @@ def domain_splits(search: Any, samples: Samples, sample_domain: Any, params: dic
     return splits
 
 
+# Sets of training rows for held-out domains: with more domains, models are trained without several of them at once.
+MAX_TRAINING_SETS = 12
 # Nested splits need at least this many held-out domains, so that two are left to train on.
 MIN_NESTED_DOMAINS = 4
 # Beyond this many rows nested splits take longer than everything else, and labels of a domain hardly affect its own
@@ -412,6 +414,7 @@ class TrialSplits:
             # Ranks of the classes within a part, so that classes elsewhere do not change the batches.
             ranks = [np.unique(samples.codes[test], return_inverse=True)[1] for _, test in natural]
             batch_rows = [make_trial_batches(codes, zlib.crc32(codes.astype("<i8").tobytes())) for codes in ranks]
+        natural = share_training_rows(samples, natural)
         folds = CrossFittingFolds.from_rows([test for _, test in natural])
         return cls(list(natural), batch_rows, folds, make_nested_splits(samples, natural, folds))
 
@@ -449,6 +452,25 @@ class TrialSplits:
         """Positions of nested splits among all splits, by fold and part."""
         first = len(self.natural) + len(self.skewed_splits)
         return {key: first + i for i, key in enumerate(self.nested)}
+
+
+def share_training_rows(samples: Samples, splits: Sequence[Split]) -> Sequence[Split]:
+    """Splits of which several train on the same rows, if there are more than `MAX_TRAINING_SETS` of them.
+
+    A model that is trained without several parts predicts each of them, as out of domain as a model of its own would,
+    with slightly fewer training rows. Splits remain as they are if a row is held out more than once, and where training
+    rows would lose a class.
+    """
+    n_together = -(-len(splits) // MAX_TRAINING_SETS)
+    n_sets = -(-len(splits) // n_together)
+    if n_together == 1 or sum(len(test) for _, test in splits) > len(samples):
+        return splits
+    shared = []
+    for k, (train, test) in enumerate(splits):
+        common = reduce(np.intersect1d, [rows for rows, _ in splits[k % n_sets :: n_sets]])
+        keeps_classes = len(np.unique(samples.codes[common])) == len(np.unique(samples.codes[train]))
+        shared.append((common if keeps_classes else train, test))
+    return shared
 
 
 def make_nested_splits(

@@ -147,6 +147,7 @@ class UnseenClassifier(BaseSelector):
     part of the samples, classifiers are trained on another, and projections are fitted to all samples through
     landmarks: see `unseen.kernels.SizePlan`.
 
+    With more than 12 domains, models are trained without two or more of them at a time, and predict each of these.
     Up to 400 samples of four domains or more, models are also trained without each pair of domains, for the reported
     scores only, which takes two to three times as long; see :doc:`/mathematics_ensemble`.
 
@@ -259,8 +260,7 @@ class UnseenClassifier(BaseSelector):
                 len(self.classes_), grid="ensemble", heads=tuple(self.heads), centerings=centerings
             )
         ]
-        n_domains = len(splits) if self.cv is None and self.feature_map is None else 1
-        candidates = limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1, n_domains=n_domains)
+        candidates = limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1)
         model = select_model(
             candidates, samples, splits, config, ensemble=self.ensemble, transductive=self.transductive
         )

@@ -51,7 +51,6 @@ from ..model_selection import (
     expand_methods,
     forecast,
     get_metric,
-    has_many_fits,
     limit_evaluation_rows,
     parse_methods,
     prepare_samples,
@@ -324,13 +323,10 @@ def _select(
 ) -> SelectedModel:
     """Select an ensemble of several methods, or the best settings of one, by holding out one domain after another."""
     n_classes = len(samples.classes)
-    n_domains = len(np.unique(samples.domain))
-    candidates = list_candidates(methods, n_classes, plan, n_domains, transductive=transductive)
+    candidates = list_candidates(methods, n_classes, plan, transductive=transductive)
     baseline: list[Candidate] = []
     if all(method.kind != "plain" for method in methods):  # a plain classifier is always evaluated for comparison
-        baseline = limit_evaluation_rows(
-            list(METHODS[BASELINE].candidates(n_classes)), plan, is_single=False, n_domains=n_domains
-        )
+        baseline = limit_evaluation_rows(list(METHODS[BASELINE].candidates(n_classes)), plan, is_single=False)
     splits = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
     selected = select_model(
         [*candidates, *baseline],
@@ -350,7 +346,6 @@ def list_candidates(
     methods: Sequence[Method],
     n_classes: int,
     plan: SizePlan,
-    n_domains: int,
     *,
     transductive: bool,
     quick: bool = False,
@@ -375,7 +370,7 @@ def list_candidates(
         (method,) = methods
         name: GridName = grid if method.is_projection else "full"
         candidates = list(method.candidates(n_classes, grid=name, quick=quick, heads=heads, centerings=centerings[-1:]))
-    return limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1, n_domains=n_domains)
+    return limit_evaluation_rows(candidates, plan, is_single=len(methods) == 1)
 
 
 def make_preparation(schema: Schema, scale: str = "standardize") -> Any:
@@ -463,15 +458,9 @@ def _find_notices(table: Table, requested: list[Method], plan: SizePlan, metric:
         yield f"{rare} Accuracy, by which models are scored here, is little affected by it: {BALANCED_ACCURACY_ADVICE}"
     if not plan.exact:
         yield f"{plan} The same holds with a feature map of landmarks."
-    n_domains = len(np.unique(table.domain))
-    if n_domains == 2:
+    if len(np.unique(table.domain)) == 2:
         yield "With two domains each is scored by a model trained on the other one only, which is little evidence."
     methods = expand_methods(requested)
-    if len(methods) > 1 and has_many_fits(plan, n_domains):
-        yield (
-            f"{plan.rows:,} rows in {n_domains} domains: models that predict held-out domains are fitted to "
-            f"{plan.classifier_choice_rows:,} rows, the model itself to all."
-        )
     has_kernels = len(methods) == 1 and methods[0].shares != "nothing"  # members of ensembles limit their rows
     if plan.exact and plan.rows > SLOW_EXACT_ROWS and has_kernels:
         yield f"{plan.rows:,} rows take minutes with exact kernels; max_per_domain=500 gives a quick first result."
