@@ -12,7 +12,7 @@ import numpy as np
 from unseen import CIDG
 from unseen.explore import Server, Session, Setting
 from unseen.linalg import CellStatistics, scatter_traces
-from unseen.model_selection import HEADS, Candidate, TrainingSet
+from unseen.model_selection import HEADS, Candidate, PreparedSplits
 from unseen.tables import Column, Schema, Table
 
 from .measure import Row, best_of, samples
@@ -48,7 +48,7 @@ def rows() -> Iterator[Row]:
 def solve_row(table: Table) -> Row:
     """A projection with its scatters; then the components alone."""
     is_test = table.domain == "domain 2"
-    split = TrainingSet.from_splits(table.samples, {0: (np.flatnonzero(~is_test), np.flatnonzero(is_test))})
+    split = PreparedSplits.from_splits(table.samples, {0: (np.flatnonzero(~is_test), np.flatnonzero(is_test))})
     weights = cycle(np.geomspace(1, 1e6, 10))
     decomposition = split.decompose(CIDG())
 

@@ -22,7 +22,7 @@ from unseen.linalg import (
     solve,
     whiten,
 )
-from unseen.model_selection import TrainingSet
+from unseen.model_selection import PreparedSplits
 from unseen.utils.samples import Samples
 
 N, CLASSES = 360, 6
@@ -46,7 +46,7 @@ def eigenvalues_by(path, model, X, y, d, monkeypatch):
     """Eigenvalues of a fit that is solved in this way."""
     if path == "search":
         everything = np.arange(len(y))
-        rows = TrainingSet.from_splits(Samples(X, y, d), {0: (everything, everything[:5])})
+        rows = PreparedSplits.from_splits(Samples(X, y, d), {0: (everything, everything[:5])})
         problem, solution = rows.decompose(model).solve(model)
         return problem.select_components(solution).eigenvalues
     with monkeypatch.context() as patch:

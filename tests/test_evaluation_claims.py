@@ -23,7 +23,7 @@ from unseen.model_selection import _evaluation as _asking
 from unseen.model_selection._evaluation import (
     SMALLEST_PROBABILITY,
     Prediction,
-    TrainingSet,
+    PreparedSplits,
     decision_scores,
     encode_predictions,
     tabulate_candidates,
@@ -240,10 +240,10 @@ def test_distances_are_refused_where_two_matrices_of_training_samples_do_not_fit
     train, _ = SPLITS[0]
     need = 2 * 8 * len(train) ** 2
     monkeypatch.setattr(_plan, "available_bytes", lambda: need)
-    assert len(TrainingSet.from_splits(SAMPLES, {0: SPLITS[0]}).distances) == 2
+    assert len(PreparedSplits.from_splits(SAMPLES, {0: SPLITS[0]}).distances) == 2
     monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
     with pytest.raises(MemoryError, match=r"An rbf SVM .* needs 2 matrices"):
-        TrainingSet.from_splits(SAMPLES, {0: SPLITS[0]}).distances  # noqa: B018
+        PreparedSplits.from_splits(SAMPLES, {0: SPLITS[0]}).distances  # noqa: B018
 
 
 @pytest.mark.parametrize("forest", [RandomForestClassifier, ExtraTreesClassifier])

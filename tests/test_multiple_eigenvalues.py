@@ -15,7 +15,7 @@ from unseen import DICA, SCA, ProjectionSearchCV
 from unseen.estimators import _projection_problem
 from unseen.linalg import _eigenproblem as _pencil
 from unseen.linalg._eigenproblem import _are_all_leading, _count_above
-from unseen.model_selection import TrainingSet
+from unseen.model_selection import PreparedSplits
 from unseen.utils.samples import Samples
 
 GAMMA = 0.1
@@ -47,7 +47,7 @@ def test_eigenvalues_and_components_are_those_of_a_dense_solver(name, path, n_co
     model = make(name, n_components=n_components, gamma=GAMMA, ridge=ridge)
     if path == "search":
         rows = np.arange(len(y))
-        decomposition = TrainingSet.from_splits(Samples(X, y, d), {0: (rows, rows[:5])}).decompose(model)
+        decomposition = PreparedSplits.from_splits(Samples(X, y, d), {0: (rows, rows[:5])}).decompose(model)
         found = decomposition.solve(model)[1].eigenvalues
     else:
         monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", 10 if path == "Krylov" else 10**9)

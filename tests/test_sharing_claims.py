@@ -17,7 +17,7 @@ from unseen.kernels import _size_plan as _plan
 from unseen.model_selection import (
     Candidate,
     EvaluationConfig,
-    TrainingSet,
+    PreparedSplits,
     _evaluation,
     bind_domains,
     evaluate_candidates,
@@ -32,7 +32,7 @@ from unseen.utils.samples import Samples
 def test_a_row_outside_a_split_does_not_change_the_rounding_of_its_distances(far):
     stretched = np.vstack([X, np.full((1, X.shape[1]), far)])
     more = Samples(stretched, np.append(SAMPLES.y, SAMPLES.y[0]), np.append(SAMPLES.domain, SAMPLES.domain[0]))
-    near, beside = (TrainingSet.from_splits(samples, {0: SPLITS[0]}) for samples in (SAMPLES, more))
+    near, beside = (PreparedSplits.from_splits(samples, {0: SPLITS[0]}) for samples in (SAMPLES, more))
     for ours, theirs in zip(beside.distances, near.distances, strict=True):
         np.testing.assert_array_equal(ours, theirs)
     for kernel in ("rbf", "linear", "poly", "laplacian"):
@@ -45,7 +45,7 @@ def test_a_row_outside_a_split_does_not_change_the_rounding_of_its_distances(far
 @pytest.mark.parametrize("most", [1, 2, 8])
 def test_pencils_that_are_not_kept_are_computed_again(most, monkeypatch):
     monkeypatch.setattr(_evaluation, "MAX_REDUCTIONS", most)
-    fold = TrainingSet.from_splits(SAMPLES, {0: SPLITS[0]}).decompose(CIDG(gamma=0.1))
+    fold = PreparedSplits.from_splits(SAMPLES, {0: SPLITS[0]}).decompose(CIDG(gamma=0.1))
     first = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[1].eigenvalues for ridge in (0.1, 1.0, 10.0)]
     again = [fold.solve(CIDG(gamma=0.1, ridge=ridge))[1].eigenvalues for ridge in (0.1, 1.0, 10.0)]
     np.testing.assert_array_equal(first, again)
@@ -58,10 +58,10 @@ def test_kernel_matrices_of_a_search_are_refused_where_three_do_not_fit(kernel, 
     samples = replace(SAMPLES, X=X @ X.T) if kernel == "precomputed" else SAMPLES
     need = 3 * 8 * len(X) ** 2
     monkeypatch.setattr(_plan, "available_bytes", lambda: need)
-    TrainingSet.from_splits(samples, {0: SPLITS[0]}).decompose(CIDG(kernel=kernel))
+    PreparedSplits.from_splits(samples, {0: SPLITS[0]}).decompose(CIDG(kernel=kernel))
     monkeypatch.setattr(_plan, "available_bytes", lambda: need - 1)
     with pytest.raises(MemoryError, match=r"A search over CIDG .* needs 3 matrices"):
-        TrainingSet.from_splits(samples, {0: SPLITS[0]}).decompose(CIDG(kernel=kernel))
+        PreparedSplits.from_splits(samples, {0: SPLITS[0]}).decompose(CIDG(kernel=kernel))
 
 
 def alone(candidate, samples, train, test):

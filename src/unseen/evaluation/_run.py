@@ -501,7 +501,7 @@ class Study:
                 self.table.samples,
                 splits,
                 self.config,
-                with_decision_scores="all",
+                with_decision_scores=True,
                 resampled=resampled,
             ):
                 predictions[list(training.parts)[one.split]][keys[one.candidate]] = one

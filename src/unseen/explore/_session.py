@@ -11,7 +11,7 @@ import numpy as np
 
 from ..datasets import load_digits_table, make_synthetic
 from ..linalg import CellStatistics, scatter_traces
-from ..model_selection import Prediction, TrainingSet, evaluate_group, ignore_expected_warnings, single_thread
+from ..model_selection import Prediction, PreparedSplits, evaluate_group, ignore_expected_warnings, single_thread
 from ..tables import Table, make_preprocessor, table_from_arrays
 from ._setting import Setting, list_controls
 
@@ -100,15 +100,15 @@ class Session:
             return []
         return sources[:: math.ceil(len(sources) / MAX_VALIDATION_DOMAINS)]
 
-    def _make_split(self, held_out: str, test_domain: str, gamma: float | str) -> TrainingSet:
+    def _make_split(self, held_out: str, test_domain: str, gamma: float | str) -> PreparedSplits:
         """Return the split that trains on the domains other than these two, and tests on the second."""
         domain = self.samples.domain
         train = np.flatnonzero((domain != held_out) & (domain != test_domain))
         test = np.flatnonzero(domain == test_domain)
-        return TrainingSet.from_splits(self.samples, {0: (train, test)}, self._preparation)
+        return PreparedSplits.from_splits(self.samples, {0: (train, test)}, self._preparation)
 
 
-def _evaluate(split: TrainingSet, setting: Setting) -> tuple[Prediction, float]:
+def _evaluate(split: PreparedSplits, setting: Setting) -> tuple[Prediction, float]:
     """Predictions for the held-out rows, and their accuracy; NaN if the setting cannot be fitted."""
     (prediction,) = evaluate_group([(0, setting.candidate())], split)
     is_fitted = prediction.codes is not None

@@ -160,7 +160,7 @@ def evaluate_candidates(
     splits: Sequence[Split],
     config: EvaluationConfig,
     *,
-    with_decision_scores: object = False,
+    with_decision_scores: bool = False,
     resampled: frozenset[int] = frozenset(),
 ) -> Iterator[Prediction]:
     """Predict the held-out rows of splits with candidates trained on the other rows: leave-one-domain-out evaluation.
@@ -192,9 +192,9 @@ def evaluate_candidates(
 
     def make_jobs() -> Iterator[Any]:
         for same, groups in zip(splits_by_training, groups_by_training, strict=True):
-            training_set = TrainingSet.from_splits(samples, {k: splits[k] for k in same}, config.preparation)
+            prepared = PreparedSplits.from_splits(samples, {k: splits[k] for k in same}, config.preparation)
             for group in groups:
-                yield delayed(evaluate_group)(group, training_set, requested, config.balance, resampled)
+                yield delayed(evaluate_group)(group, prepared, requested, config.balance, resampled)
 
     progress = config.progress
     total = sum(map(len, groups_by_training))
@@ -255,7 +255,7 @@ def _solution_key(projection: Any) -> Hashable:
 
 def evaluate_group(
     group: Sequence[IndexedCandidate],
-    training_set: TrainingSet,
+    prepared: PreparedSplits,
     requested: RequestedResponses = (),
     balance: Balance = "none",
     resampled: frozenset[int] = frozenset(),
@@ -267,7 +267,7 @@ def evaluate_group(
     predictions: list[Prediction] = []
     shared_seconds = 0.0
     with ignore_expected_warnings(), single_thread():
-        data = training_set.restrict(group[0][1])
+        data = prepared.restrict(group[0][1])
         weight = data.train.weights(balance=balance)
         for same_classifier in _list_fits(_adapt(group, data.train)):
             model = None
@@ -368,7 +368,7 @@ class Features(NamedTuple):
     facts: dict[str, Any]
 
 
-class TrainingSet:
+class PreparedSplits:
     """Rows that candidates are fitted to, rows that they predict, and what candidates share.
 
     Parameters
@@ -389,7 +389,7 @@ class TrainingSet:
         self._last: dict[str, tuple[Hashable, Any]] = {}
 
     @classmethod
-    def from_splits(cls, samples: Samples, splits: Mapping[int, Split], preparation: Any = None) -> TrainingSet:
+    def from_splits(cls, samples: Samples, splits: Mapping[int, Split], preparation: Any = None) -> PreparedSplits:
         """The rows of splits with the same training rows, to which the preparation is fitted."""
         tests = {k: np.asarray(test) for k, (_, test) in splits.items()}
         rows = np.asarray(next(iter(splits.values()))[0])
@@ -406,7 +406,7 @@ class TrainingSet:
             test = prepare_samples(fitted, test)
         return cls(train, test, parts, rows)
 
-    def restrict(self, candidate: Candidate) -> TrainingSet:
+    def restrict(self, candidate: Candidate) -> PreparedSplits:
         """The rows and the features that a candidate is fitted to."""
         kept = candidate.subsample_evaluation_rows(self.train)
         if kept is None and candidate.features == "prepared":
@@ -420,7 +420,7 @@ class TrainingSet:
         if candidate.features == "raw":
             train = tree_samples(train)
             test = tree_samples(test)
-        return TrainingSet(train, test, self.parts, rows)
+        return PreparedSplits(train, test, self.parts, rows)
 
     @cached_property
     def held_out(self) -> dict[int, Samples]:
@@ -452,7 +452,7 @@ class TrainingSet:
             self._last[kind] = (key, compute())
         return self._last[kind][1]
 
-    def _transform(self, transformer: Any) -> TrainingSet:
+    def _transform(self, transformer: Any) -> PreparedSplits:
         """The rows after a transformer that is fitted to the training rows.
 
         The features of a row may depend on the other held-out rows of its split: rows of several splits are repeated.
@@ -469,7 +469,7 @@ class TrainingSet:
         parts = dict(zip(self.parts, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
         test = self.test.take(np.concatenate([np.arange(len(self.test))[rows] for rows in self.parts.values()]))
         test = replace(test, X=np.vstack([transform(part) for part in held_out]))
-        return TrainingSet(replace(self.train, X=transform(self.train)), test, parts, self.rows)
+        return PreparedSplits(replace(self.train, X=transform(self.train)), test, parts, self.rows)
 
     @cached_property
     def distances(self) -> tuple[Array, Array]:
