@@ -124,7 +124,7 @@ def list_scores(summary: dict[str, Any]) -> list[dict[str, Any]]:
             "metric": summary["verdict"]["metric"],
             "mean": cell["mean"] if cell else None,
             "sd": cell["sd"] if cell else None,
-            "status": "ok" if cell else _status_word(method),
+            "status": "ok" if cell else status_word(method),
         }
         for method in summary["methods"]
         for domain, cell in method["accuracies"].items()
@@ -151,7 +151,7 @@ def show_comparison(summary: dict[str, Any]) -> None:
 
     def format_score(score: dict[str, Any] | None, method: dict[str, Any]) -> str:
         if score is None or score["mean"] is None:
-            return _status_word(method)
+            return status_word(method)
         spread = "" if score["sd"] is None else f" ±{factor * score['sd']:.{digits}f}"
         return f"{factor * score['mean']:.{digits}f}{spread}"
 
@@ -174,10 +174,11 @@ def show_comparison(summary: dict[str, Any]) -> None:
         console.print("* transductive: uses unlabeled samples of the held-out domain", style="dim")
     for method in methods:
         if method["failed"]:
-            console.print(f"{method['name']} {_status_word(method)}: {method['failed']}", style="red")
+            console.print(f"{method['name']} {status_word(method)}: {method['failed']}", style="red")
 
 
-def _status_word(method: dict[str, Any]) -> str:
+def status_word(method: dict[str, Any]) -> str:
+    """Word for a method, or a cell of a table, without a score."""
     if method["skipped"]:
         return "skipped"
     return "failed" if method["failed"] else "undefined"

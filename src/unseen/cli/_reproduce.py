@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.text import Text
 
 from . import _options as o
+from ._compare import status_word
 from ._options import Command, CommandGroup
 from ._report import error_console, make_console, message_console, print_result, print_table, save_figure
-
-if TYPE_CHECKING:
-    from ..evaluation import AccuracyTable
-    from ..evaluation import Cell as TableCell
 
 reproduce = typer.Typer(
     cls=CommandGroup,
@@ -198,7 +195,7 @@ def _run_study(
     has_paper_features: bool = True,
 ) -> None:
     """Run the study on a data set and print or write its table, with the published scores of a table of the paper."""
-    from ..evaluation import AccuracyTable, Protocol, load_published, make_accuracy_table, make_tasks, run
+    from ..evaluation import Protocol, load_published, make_accuracy_table, make_tasks, run
     from ..tables import table_from_arrays
 
     names = o.parse_names(methods) or []
@@ -219,7 +216,7 @@ def _run_study(
             n_jobs=o.choose_jobs(jobs, len(data.target), len(names)),
             verbose=int(not quiet),
         ).rows
-    printed = AccuracyTable.published_label if has_paper_features else "published score, with DeCAF6 features"
+    printed = "the paper's figure" if has_paper_features else "published score, with DeCAF6 features"
     title = f"{name}: accuracy on the held-out domains, %, settings selected by {protocol.selection!r}"
     _print_accuracies(make_accuracy_table(rows, load_published(paper, all_tasks), printed), title, output, format)
     n_failed = sum(row.status == "failed" for row in rows)
@@ -228,44 +225,46 @@ def _run_study(
         raise typer.Exit(1)
 
 
-def _print_accuracies(table: AccuracyTable, title: str, output: Path, format: str | None) -> None:
-    print_result(table.to_dict(), lambda _: _show_accuracies(table, title), output, format, table.records())
+def _print_accuracies(table: dict[str, Any], title: str, output: Path, format: str | None) -> None:
+    print_result(table, lambda _: _show_accuracies(table, title), output, format, table["cells"])
 
 
-def _show_accuracies(table: AccuracyTable, title: str) -> None:
+def _show_accuracies(table: dict[str, Any], title: str) -> None:
     """Print methods by tasks: best score in bold, published score in gray, transductive scores with a star.
 
     Tasks that do not fit into the terminal follow in another table.
     """
-    from ..evaluation import make_summary_rows
-
     console = make_console()
-    summary = make_summary_rows(table)
-    header = [name for name, _ in summary] + table.tasks
-    rows = [
-        [*(values[i] for _, values in summary), *(_format_cell(table.cells[task, method]) for task in table.tasks)]
-        for i, method in enumerate(table.methods)
-    ]
+    cells = table["cells"]
+    methods = table["methods"]
+    summary = table["summary"]
+    header = ["mean", "mean rank", "wins", *table["tasks"]]
+    rows = []
+    for method in methods:
+        mean = summary["mean"][method]
+        figures = ["failed" if mean is None else f"{mean:.2f}", f"{summary['mean_rank'][method]:.1f}"]
+        own = [_format_cell(cell) for cell in cells if cell["method"] == method]
+        rows.append([*figures, str(summary["wins"][method]), *own])
     while header:
-        names_and_rows = [[method, *row] for method, row in zip(table.methods, rows, strict=True)]
+        names_and_rows = [[method, *row] for method, row in zip(methods, rows, strict=True)]
         n_shown = print_table(["method", *header], names_and_rows, title) - 1
         header = header[n_shown:]
         rows = [row[n_shown:] for row in rows]
-    if any(cell.transductive for cell in table.cells.values()):
+    if any(cell["transductive"] for cell in cells):
         console.print("* transductive: centered on unlabeled target data", style="dim")
-    if any(cell.published is not None for cell in table.cells.values()):
-        console.print(f"gray: {table.published_label}", style="dim")
-    for (_, method), cell in table.cells.items():
-        if cell.failed:
-            console.print(f"{method} {cell.status_text}: {cell.failed}", style="red")
+    if any(cell["published"] is not None for cell in cells):
+        console.print(f"gray: {table['published_label']}", style="dim")
+    for cell in cells:
+        if cell["failed"]:
+            console.print(f"{cell['method']} {status_word(cell)}: {cell['failed']}", style="red")
 
 
-def _format_cell(cell: TableCell) -> Text:
-    if cell.repeats == 0:
-        return Text(cell.status_text, style="red")
+def _format_cell(cell: dict[str, Any]) -> Text:
+    if cell["mean"] is None:
+        return Text(status_word(cell), style="red")
     # A single score has two decimals, as in the paper.
-    accuracy = f"{cell.mean:.1f} ±{cell.sd:.1f}" if cell.repeats > 1 else f"{cell.mean:.2f}"
-    text = Text(f"{accuracy}{'*' if cell.transductive else ''}", style="bold" if cell.best else "")
-    if cell.published is not None:
-        text.append(f" {cell.published:.1f}", style="bright_black")
+    accuracy = f"{cell['mean']:.1f} ±{cell['sd']:.1f}" if cell["repeats"] > 1 else f"{cell['mean']:.2f}"
+    text = Text(f"{accuracy}{'*' * cell['transductive']}", style="bold" if cell["best"] else "")
+    if cell["published"] is not None:
+        text.append(f" {cell['published']:.1f}", style="bright_black")
     return text

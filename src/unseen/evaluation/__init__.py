@@ -13,14 +13,11 @@ from ._recommendation import describe_imbalance
 from ._reproduction import (
     CHOSEN_BY,
     SYNTHETIC_METHODS,
-    AccuracyTable,
-    Cell,
     check_draw,
     draw_synthetic,
     draw_synthetic_figure,
     load_published,
     make_accuracy_table,
-    make_summary_rows,
     run_synthetic,
 )
 from ._result import ValidationResult

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -26,111 +27,61 @@ from ._store import Row
 EQUALITY_DECIMALS = 9  # decimal places to which means are compared, since they may differ by rounding
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One method on one task: mean and standard deviation over repeats, in percent, and the published accuracy."""
-
-    mean: float
-    sd: float
-    repeats: int
-    transductive: bool
-    best: bool = False
-    published: float | None = None
-    failed: str = ""
-    skipped: bool = False
-
-    @property
-    def status_text(self) -> str:
-        """Text of a cell without accuracy."""
-        if self.skipped:
-            return "skipped"
-        return "failed" if self.failed else "undefined"
-
-
-@dataclass(frozen=True)
-class AccuracyTable:
-    """Cells by task and method, and summaries of the methods over all tasks."""
-
-    tasks: list[str]
-    methods: list[str]
-    cells: dict[tuple[str, str], Cell]
-    published_label: str = "the paper's figure"
-
-    def means(self) -> dict[str, float]:
-        """Compute the mean over tasks of each method; NaN if it failed on one. Tasks without a score are left out."""
-        means = {}
-        for method in self.methods:
-            cells = [self.cells[task, method] for task in self.tasks]
-            values = [cell.mean for cell in cells if cell.repeats or cell.failed]
-            means[method] = float(np.mean(values or [np.nan]))
-        return means
-
-    def ranks(self) -> dict[str, float]:
-        """Compute the mean rank of each method over tasks; 1 is best, and ties get the average rank."""
-        matrix = np.array([[self.cells[t, m].mean for m in self.methods] for t in self.tasks])
-        matrix = np.nan_to_num(matrix.round(EQUALITY_DECIMALS), nan=-np.inf)  # methods that failed rank last
-        return dict(zip(self.methods, rankdata(-matrix, axis=1).mean(axis=0).tolist(), strict=True))
-
-    def wins(self) -> dict[str, int]:
-        """Count the tasks on which each method is best."""
-        return {m: sum(self.cells[t, m].best for t in self.tasks) for m in self.methods}
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return one dict for each task and method, with None for a mean that is not known."""
-        return [
-            {"task": task, "method": method, **asdict(cell), "mean": _known(cell.mean)}
-            for (task, method), cell in self.cells.items()
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the cells and the summaries, in values that JSON can represent."""
-        means = {method: _known(mean) for method, mean in self.means().items()}
-        summary = {"mean": means, "mean_rank": self.ranks(), "wins": self.wins()}
-        return {"cells": self.records(), "summary": summary}
-
-
-def _known(value: float) -> float | None:
-    return value if np.isfinite(value) else None
-
-
 def make_accuracy_table(
     rows: Sequence[Row],
-    published: dict[tuple[str, str], float] | None = None,
-    published_label: str = AccuracyTable.published_label,
-) -> AccuracyTable:
-    """Make a table of rows, in percent.
+    published: Mapping[tuple[str, str], float] | None = None,
+    published_label: str = "the paper's figure",
+) -> dict[str, Any]:
+    """Make a table of tasks by methods in plain values: means and standard deviations over repeats, in percent.
 
-    `published` maps (task, method) to a published accuracy, and `published_label` describes these.
+    `published` maps (task, method) to a published accuracy, and `published_label` describes these. The summary has the
+    mean of each method over tasks, None if it failed on one; its mean rank, where 1 is best and ties get the average
+    rank; and the number of tasks on which it is best.
     """
     if not rows:
         raise ValueError("rows is empty: there are no rows to tabulate.")
     tasks = list(dict.fromkeys(row.task for row in rows))
     present = dict.fromkeys(row.method for row in rows)
     methods = [name for name in METHODS if name in present] + [name for name in present if name not in METHODS]
-    cells = {}
-    for task in tasks:
-        rows_by_method = {name: [row for row in rows if row.task == task and row.method == name] for name in methods}
-        means = {
-            name: np.mean([row.accuracy for row in method_rows if row.has_score] or [np.nan])
-            for name, method_rows in rows_by_method.items()
-        }
-        best_mean = np.fmax.reduce(list(means.values()))  # ignores NaN, the mean of methods that failed
-        for method, method_rows in rows_by_method.items():
-            values = [100 * row.accuracy for row in method_rows if row.has_score and row.accuracy is not None]
-            reasons = [row.reason for row in method_rows if row.status != "ok"]
-            if not method_rows:
-                reasons = ["the method has no result"]
-            cells[task, method] = Cell(
-                mean=float(100 * means[method]),
-                sd=float(np.std(values, ddof=1)) if len(values) > 1 else 0.0,
-                repeats=len(values),
-                transductive=any(row.transductive for row in method_rows),
-                best=bool(means[method] >= best_mean - 10.0**-EQUALITY_DECIMALS),
-                published=(published or {}).get((task, method)),
-                failed=reasons[0] if reasons else "",
-                skipped=any(row.status == "skipped" for row in method_rows),
-            )
-    return AccuracyTable(tasks, methods, cells, published_label)
+    cells: list[dict[str, Any]] = []
+    for task, method in product(tasks, methods):
+        own = [row for row in rows if (row.task, row.method) == (task, method)]
+        scores = [100 * row.accuracy for row in own if row.has_score and row.accuracy is not None]
+        cells.append(
+            {
+                "task": task,
+                "method": method,
+                "mean": float(np.mean(scores)) if scores else None,
+                "sd": float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0,
+                "repeats": len(scores),
+                "transductive": any(row.transductive for row in own),
+                "published": (published or {}).get((task, method)),
+                "failed": next((row.reason for row in own if row.status != "ok"), ""),
+                "skipped": any(row.status == "skipped" for row in own),
+            }
+        )
+    means = np.array([cell["mean"] for cell in cells], dtype=float).round(EQUALITY_DECIMALS)
+    by_task = means.reshape(len(tasks), len(methods))
+    is_best = by_task == np.fmax.reduce(by_task, axis=1, keepdims=True)  # ignores NaN, the mean of methods that failed
+    for cell, best in zip(cells, is_best.ravel().tolist(), strict=True):
+        cell["best"] = best
+    ranks = rankdata(-np.nan_to_num(by_task, nan=-np.inf), axis=1).mean(axis=0)
+    summary: dict[str, dict[str, Any]] = {
+        "mean": {},
+        "mean_rank": dict(zip(methods, ranks.tolist(), strict=True)),
+        "wins": dict(zip(methods, is_best.sum(axis=0).tolist(), strict=True)),
+    }
+    for method in methods:
+        # A task on which the metric is not defined is left out.
+        own = [cell["mean"] for cell in cells if cell["method"] == method and (cell["repeats"] or cell["failed"])]
+        summary["mean"][method] = float(np.mean(own)) if own and None not in own else None
+    return {
+        "tasks": tasks,
+        "methods": methods,
+        "published_label": published_label,
+        "cells": cells,
+        "summary": summary,
+    }
 
 
 PAPER_NAMES = {"1NN": "1-NN"}  # names of methods in the paper that differ from those of the registry
@@ -141,31 +92,18 @@ def load_published(data: str, tasks: Sequence[Task]) -> dict[tuple[str, str], fl
 
     The paper names domains by their initials, in another order.
     """
+
+    def initials(names: Sequence[str]) -> frozenset[str]:
+        return frozenset(name[0].upper() for name in names)
+
+    names = {(initials(task.sources), initials(task.targets)): task.name for task in tasks}
     text = files(__package__).joinpath("published.csv").read_text(encoding="utf-8")
-    printed = {
-        (frozenset(row["source"]), frozenset(row["target"]), PAPER_NAMES.get(row["method"], row["method"])): float(
-            row["accuracy"]
-        )
-        for row in csv.DictReader(text.splitlines())
-        if row["data"] == data
-    }
     published: dict[tuple[str, str], float] = {}
-    for task in tasks:
-        sources = frozenset(name[0].upper() for name in task.sources)
-        targets = frozenset(name[0].upper() for name in task.targets)
-        for (printed_sources, printed_targets, method), accuracy in printed.items():
-            if (printed_sources, printed_targets) == (sources, targets):
-                published[task.name, method] = accuracy
+    for row in csv.DictReader(text.splitlines()):
+        task = names.get((initials(row["source"]), initials(row["target"])))
+        if row["data"] == data and task is not None:
+            published[task, PAPER_NAMES.get(row["method"], row["method"])] = float(row["accuracy"])
     return published
-
-
-def make_summary_rows(table: AccuracyTable) -> list[tuple[str, list[str]]]:
-    """Make the rows below the tasks: mean, mean rank, wins."""
-    return [
-        ("mean", [f"{v:.2f}" if np.isfinite(v) else "failed" for v in table.means().values()]),
-        ("mean rank", [f"{v:.1f}" for v in table.ranks().values()]),
-        ("wins", [str(v) for v in table.wins().values()]),
-    ]
 
 
 Grid = dict[str, list[Any]]
@@ -296,27 +234,19 @@ def draw_synthetic_figure(table: Table, rows: Sequence[Row], *, grid: str = "our
         row = by_method[method]
         drawn_row = replace(row, task=SYNTHETIC_TASK.name, repeat=0)
         samples, features, _, _ = project_rows(predictions, protocol, drawn_row, methods)
-        Z = features[:, :2]
-        y = samples.y
-        domain = samples.domain
-        for is_by_domain, ax in zip((True, False), axes[:, column], strict=True):
-            for s, name in enumerate(np.unique(domain)):
-                for j, label in enumerate(np.unique(y)):
-                    points = Z[(domain == name) & (y == label)]
-                    color = DOMAIN_COLORS[s] if is_by_domain else CLASS_COLORS[j]
-                    ax.scatter(*points.T, s=22, marker=MARKERS[s], color=color, alpha=0.75, linewidths=0.9)
-            ax.set_xticks([])
-            ax.set_yticks([])
+        domains = np.unique(samples.domain)
+        for (s, name), (j, label) in product(enumerate(domains), enumerate(samples.classes)):
+            points = features[(samples.domain == name) & (samples.y == label), :2].T
+            style = {"s": 22, "marker": MARKERS[s], "alpha": 0.75, "linewidths": 0.9}
+            shown = f"{name}, unseen" if name == TARGET_DOMAIN else name
+            # One entry of the legend for each domain, and one for each class.
+            axes[0, column].scatter(*points, **style, color=DOMAIN_COLORS[s], label=None if j else shown)
+            axes[1, column].scatter(*points, **style, color=CLASS_COLORS[j], label=None if s else f"class {label}")
         accuracy = f"{100 * (row.accuracy or 0):.1f}%{', transductive' if row.transductive else ''}"
         axes[0, column].set_title(f"{TITLES.get(method, method)}\n{accuracy}", fontsize=11)
-    names = [f"{name}, unseen" if name == TARGET_DOMAIN else str(name) for name in np.unique(domain)]
-    _add_legend(axes[0, -1], names, DOMAIN_COLORS, MARKERS)
-    _add_legend(axes[1, -1], [f"class {label}" for label in np.unique(y)], CLASS_COLORS, ("s",) * 3)
+    for ax in axes.ravel():
+        ax.set_xticks([])
+        ax.set_yticks([])
+    for ax in axes[:, -1]:  # to the right of the axes, so that it covers no samples
+        ax.legend(fontsize=10, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     return figure
-
-
-def _add_legend(ax: Any, names: list[str], colors: Sequence[str], markers: Sequence[str]) -> None:
-    """Add a legend to the right of the axes, so that it covers no samples."""
-    for name, color, marker in zip(names, colors, markers, strict=False):
-        ax.scatter([], [], s=30, color=color, marker=marker, label=name)
-    ax.legend(fontsize=10, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
