@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -102,39 +103,30 @@ class PowerLaw:
     sizes: Array
     scores: Array
 
-    def slopes(self, exponent: float) -> Array:
-        """Least squares slope of each domain that has scores at two sizes or more; NaN for others."""
+    def fit(self, exponent: float) -> tuple[Array, float]:
+        """Least squares slopes of domains that have scores at two sizes or more, and the sum of squared residuals."""
         x = -(self.sizes**-exponent)
-        known = np.isfinite(self.scores)
-        counts = known.sum(axis=1)
-        safe = np.maximum(counts, 1)
-        mean_x = (known * x).sum(axis=1) / safe
-        filled = np.where(known, self.scores, 0.0)
-        mean_y = filled.sum(axis=1) / safe
-        deviations = np.where(known, x - mean_x[:, None], 0.0)
-        square = (deviations**2).sum(axis=1)
-        slope = (deviations * (filled - mean_y[:, None])).sum(axis=1) / np.where(square > 0, square, 1.0)
-        return np.where((counts >= 2) & (square > 0), slope, np.nan)
+        slopes = []
+        squared_error = 0.0
+        for scores in self.scores:
+            known = np.isfinite(scores)
+            if known.sum() >= 2:
+                dx = x[known] - x[known].mean()
+                dy = scores[known] - scores[known].mean()
+                slopes.append(dx @ dy / (dx @ dx))
+                squared_error += float(np.square(dy - slopes[-1] * dx).sum())
+        return np.array(slopes), squared_error
 
-    def squared_error(self, exponent: float) -> float:
-        """Sum of squared residuals."""
-        slope = self.slopes(exponent)
-        x = -(self.sizes**-exponent)
-        known = np.isfinite(self.scores) & np.isfinite(slope)[:, None]
-        fitted = np.where(known, self.scores - slope[:, None] * x, 0.0)
-        intercept = fitted.sum(axis=1, keepdims=True) / np.maximum(known.sum(axis=1, keepdims=True), 1)
-        return float((np.where(known, fitted - intercept, 0.0) ** 2).sum())
-
-    def plausible_exponents(self) -> tuple[float, list[float]]:
-        """The exponent of least squares, and those that an F test at the 5% level does not reject."""
-        errors = np.array([self.squared_error(exponent) for exponent in EXPONENTS])
-        best = float(EXPONENTS[errors.argmin()])
-        usable = np.isfinite(self.slopes(best))
-        freedom = int(np.isfinite(self.scores[usable]).sum()) - 2 * int(usable.sum()) - 1
-        if freedom < 1:
-            return best, EXPONENTS.tolist()
-        limit = errors.min() * (1 + f_distribution.isf(1 - LEVEL, 1, freedom) / freedom)
-        return best, EXPONENTS[errors <= limit].tolist()
+    @cached_property
+    def plausible_exponents(self) -> list[float]:
+        """The exponent of least squares, then those that an F test at the 5% level does not reject."""
+        errors = np.array([self.fit(exponent)[1] for exponent in EXPONENTS])
+        counts = np.isfinite(self.scores).sum(axis=1)
+        freedom = int((counts[counts >= 2] - 2).sum()) - 1
+        limit = np.inf
+        if freedom >= 1:
+            limit = errors.min() * (1 + f_distribution.isf(1 - LEVEL, 1, freedom) / freedom)
+        return [float(EXPONENTS[errors.argmin()]), *EXPONENTS[errors <= limit].tolist()]
 
     def gain(self, size: float, new_size: float) -> CurveGain:
         """Change of the mean score from one size to another, with a paired t interval over held-out domains.
@@ -142,18 +134,18 @@ class PowerLaw:
         The interval is the union of those of all plausible exponents, since a curve over few sizes hardly determines
         the exponent.
         """
-        best, plausible = self.plausible_exponents()
-        ends = []
-        for exponent in dict.fromkeys([best, *plausible]):
-            gains = self.slopes(exponent) * (size**-exponent - new_size**-exponent)
-            gains = gains[np.isfinite(gains)]
+        means = []
+        halves = []
+        for exponent in self.plausible_exponents:
+            gains = self.fit(exponent)[0] * (size**-exponent - new_size**-exponent)
             m = len(gains)
             if m < 2:
-                return CurveGain(float(gains.mean()) if m else np.nan, np.nan, np.nan)
-            half = stdtrit(m - 1, (1 + LEVEL) / 2) * gains.std(ddof=1) / np.sqrt(m)
-            ends.append((gains.mean(), gains.mean() - half, gains.mean() + half))
-        means, lowers, uppers = zip(*ends, strict=True)
-        return CurveGain(float(means[0]), float(min(lowers)), float(max(uppers)))
+                return CurveGain(float(gains[0]) if m else np.nan, np.nan, np.nan)
+            means.append(gains.mean())
+            halves.append(stdtrit(m - 1, (1 + LEVEL) / 2) * gains.std(ddof=1) / np.sqrt(m))
+        lowest = np.subtract(means, halves).min()
+        highest = np.add(means, halves).max()
+        return CurveGain(float(means[0]), float(lowest), float(highest))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -206,43 +198,35 @@ class SiteLearningCurve:
         if n_domains < last.n_domains:
             raise ValueError(f"n_domains must be at least {last.n_domains}; got {n_domains}. See points for fewer.")
         gain = self.by_sites.gain(last.n_domains, n_domains)
-        low, high = metric_range(self.metric.scoring)
-        mean, lower, upper = (
-            float(np.clip(value, low, high))
-            for value in (last.mean + gain.gain, last.lower + gain.lower, last.upper + gain.upper)
-        )
+        values = last.mean + gain.gain, last.lower + gain.lower, last.upper + gain.upper
+        mean, lower, upper = np.clip(values, *metric_range(self.metric.scoring)).tolist()
         return CurvePoint(n_domains, mean, min(lower, mean), max(upper, mean), 0)
 
     def sentences(self) -> list[str]:
         """Return what the curve says in sentences."""
-        m = len(self.domains)
-        now = self.predict(m)
-        first = (
-            f"A model of these {m} domains reaches {self._format(now.mean)} {self.metric.label} on a new domain, 95% "
-            f"prediction interval {self._format(now.lower)} to {self._format(now.upper)}. The model is the mean of "
-            f"{' and '.join(self.methods)}."
+        factor, digits = (100, 1) if self.metric.percent else (1, 3)
+        now = self.predict(len(self.domains))
+        score, lower, upper = (
+            f"{factor * value:.{digits}f}{'%' * self.metric.percent}" for value in (now.mean, now.lower, now.upper)
         )
-        two = self._format_gain(self.gain(2))
-        rows = self._format_gain(self.row_gain)
+
+        def format_gain(gain: CurveGain) -> str:
+            mean, low, high = (f"{factor * value:+.{digits}f}" for value in (gain.gain, gain.lower, gain.upper))
+            return f"{mean}{' points' * self.metric.percent} ({low} to {high})"
+
         return [
-            first,
-            f"Two more domains are worth about {two}; doubling the rows of each domain {rows}.",
+            f"A model of these {len(self.domains)} domains reaches {score} {self.metric.label} on a new domain, 95% "
+            f"prediction interval {lower} to {upper}. The model is the mean of {' and '.join(self.methods)}.",
+            f"Two more domains are worth about {format_gain(self.gain(2))}; doubling the rows of each domain "
+            f"{format_gain(self.row_gain)}.",
             "The gains are extrapolated by a power law over subsets of domains, and assume further domains like these.",
         ]
-
-    def _format(self, score: float) -> str:
-        return f"{100 * score:.1f}%" if self.metric.percent else f"{score:.3f}"
-
-    def _format_gain(self, gain: CurveGain) -> str:
-        factor, unit, digits = (100, " points", 1) if self.metric.percent else (1, "", 3)
-        values = [f"{factor * value:+.{digits}f}" for value in (gain.gain, gain.lower, gain.upper)]
-        return f"{values[0]}{unit} ({values[1]} to {values[2]})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, for JSON and the figure."""
         m = len(self.domains)
         sizes = [m, *(m + n for n in MORE_DOMAINS)]
-        exponent, plausible = self.by_sites.plausible_exponents()
+        exponents = self.by_sites.plausible_exponents
         return {
             "domains": list(self.domains),
             "metric": self.metric.label,
@@ -253,10 +237,12 @@ class SiteLearningCurve:
             "gains": [{"more_domains": n, **asdict(self.gain(n))} for n in MORE_DOMAINS],
             "row_gain": asdict(self.row_gain),
             "row_points": [
-                {"share": float(share), "mean": float(np.nanmean(self.by_rows.scores[:, i]))}
-                for i, share in enumerate(self.by_rows.sizes)
+                {"share": share, "mean": mean}
+                for share, mean in zip(
+                    self.by_rows.sizes.tolist(), np.nanmean(self.by_rows.scores, axis=0).tolist(), strict=True
+                )
             ],
-            "exponent": [exponent, min(plausible), max(plausible)],
+            "exponent": [exponents[0], min(exponents), max(exponents)],
             "sentences": self.sentences(),
         }
 
@@ -389,20 +375,17 @@ def site_learning_curve(
     subsets = make_subsets(m, rng)
     training_sets = [np.flatnonzero(np.isin(samples.domain_codes, subset)) for subset in subsets]
     training_sizes = [float(len(subset)) for subset in subsets]
-    held_out = [np.setdiff1d(np.arange(m), subset) for subset in subsets]
     for share in ROW_SHARES:
         rows = _draw_share(samples, share, rng)
-        for d in range(m):
-            training_sets.append(rows[samples.domain_codes[rows] != d])
-            training_sizes.append(share)
-            held_out.append(np.array([d]))
+        training_sets += [rows[samples.domain_codes[rows] != d] for d in range(m)]
+        training_sizes += [share] * m
     preparation = make_preprocessor(table.schema, scale)
     curve_data = CurveData(samples, training_sets, candidates, EvaluationConfig(preparation), chosen.scoring)
-    # The number of a training set is the repeat of its job.
     jobs = []
-    for i, tested in enumerate(held_out):
-        sources = tuple(domains[d] for d in range(m) if d not in tested)
-        jobs.append(Job(Task(sources, tuple(domains[d] for d in tested)), i, (AVERAGE,)))
+    for i, rows in enumerate(training_sets):  # the number of a training set is the repeat of its job
+        sources = np.unique(samples.domain[rows]).tolist()
+        task = Task(tuple(sources), tuple(name for name in domains if name not in sources))
+        jobs.append(Job(task, i, (AVERAGE,)))
     configuration = {
         "learning curve": [candidate.key for candidate in candidates],
         "data": hash_data(samples),
@@ -508,10 +491,8 @@ def make_curve(
     points = []
     for i, size in enumerate(sizes):
         own = subsets[training_sizes[:n_subsets] == size]
-        known = np.isfinite(own)
-        counts = known.sum(axis=0)
-        curve[:, i] = np.where(counts > 0, np.where(known, own, 0.0).sum(axis=0) / np.maximum(counts, 1), np.nan)
-        if (counts > 0).sum() >= 2:
+        curve[:, i] = np.ma.masked_invalid(own).mean(axis=0).filled(np.nan)
+        if np.isfinite(curve[:, i]).sum() >= 2:
             lower, upper = _prediction_interval(own, bounds, rng)
             points.append(CurvePoint(int(size), float(np.nanmean(curve[:, i])), lower, upper, len(own)))
     if not points or points[-1].n_domains != m - 1:
