@@ -63,7 +63,6 @@ PARAMETERS = [
     *[(CIDG, "gamma", value) for value in (0.0, "auto", "0*median")],
     (CIDG, "degree", -1),
     (CIDG, "coef0", np.nan),
-    (CIDG, "kernel_params", [1]),
     (CIDG, "scaling", "unit"),
     (CIDG, "centering", True),
     *[(CIDG, "feature_map", value) for value in ("nystroem", len)],

@@ -10,8 +10,7 @@ from scipy import sparse
 
 from degenerate_cases import CASES, many, ordinary
 from degenerate_oracles import BOUND, LINEAR, RBF, REFUSED, judged, refusal
-from unseen import CIDG, KFDA, UnseenClassifier
-from unseen.kernels import check_cell_memory
+from unseen import CIDG, UnseenClassifier
 from unseen.linalg import conditional_contrast, prior_normalized_contrast
 
 DIRECT = {*RBF, *LINEAR, "PivotedNystroem", "DomainCenterer", "UndoBias", "ProjectionSearchCV", "diagnose", "Novelty"}
@@ -71,21 +70,6 @@ def test_contrasts_cost_what_the_present_cells_do():
     counts = counts[counts.any(axis=1)][:, counts.any(axis=0)]
     assert conditional_contrast(counts).shape == (np.count_nonzero(counts),) * 2
     assert prior_normalized_contrast(counts).shape == (np.count_nonzero(counts), len(counts))
-
-
-def test_cells_that_do_not_fit_into_memory_are_counted(monkeypatch):
-    case, cells = many(1, 51, 204), np.arange(204) % 102
-    monkeypatch.setattr("unseen.kernels._size_plan.available_bytes", lambda: 8 * 8 * 102**2 - 1)
-    with pytest.raises(MemoryError, match=r"KFDA on 102 combinations of a domain and a class needs 8 .* merge similar"):
-        KFDA(feature_map="linear").fit(case.X, cells % 51, sample_domain=cells // 51)
-
-
-@pytest.mark.parametrize(("cells", "asked"), [(100, []), (101, [101])])
-def test_memory_is_asked_for_where_cells_are_many(cells, asked, monkeypatch):
-    questions = []
-    monkeypatch.setattr("unseen.kernels._size_plan.check_memory", lambda what, n, *rest: questions.append(n))
-    check_cell_memory(cells, "KFDA")
-    assert questions == asked
 
 
 def test_many_classes_in_a_stream_are_no_measurement():

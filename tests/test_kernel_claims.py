@@ -15,7 +15,6 @@ from unseen.kernels._kernel import (
     _hash_rows,
     check_spread,
     median_squared_distance,
-    resolve_gamma,
     shift_to_mean,
 )
 from unseen.kernels._nystroem import _eliminate, pivoted_cholesky
@@ -83,35 +82,39 @@ def test_a_hash_is_that_of_the_values_of_a_row():
     np.testing.assert_array_equal(_hash_rows(twice), _hash_rows(twice.toarray()))  # two entries of one place
 
 
+def resolved_gamma(gamma, kernel, X):
+    return Kernel(kernel, gamma).resolve(X).gamma
+
+
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
 def test_gamma_is_one_over_a_scale_of_the_samples(container):
     X = samples(9, 4) + 1
-    assert resolve_gamma("2*scale", "rbf", container(X)) == pytest.approx(2 / (4 * X.var()))
-    assert resolve_gamma("2*scale", "poly", container(X)) == pytest.approx(2 / (4 * X.var()))
-    assert resolve_gamma("2*median", "rbf", container(X)) == pytest.approx(2 / median_squared_distance(X))
-    assert resolve_gamma("median", "poly", X) is None
-    assert resolve_gamma(2, "rbf", X) == 2.0
+    assert resolved_gamma("2*scale", "rbf", container(X)) == pytest.approx(2 / (4 * X.var()))
+    assert resolved_gamma("2*scale", "poly", container(X)) == pytest.approx(2 / (4 * X.var()))
+    assert resolved_gamma("2*median", "rbf", container(X)) == pytest.approx(2 / median_squared_distance(X))
+    assert resolved_gamma("median", "poly", X) is None
+    assert resolved_gamma(2, "rbf", X) == 2.0
     for kernel, gamma in (("rbf", None), ("precomputed", "median"), (np.dot, 3.0)):
-        assert resolve_gamma(gamma, kernel, X) is None
+        assert resolved_gamma(gamma, kernel, X) is None
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("value", [0.0, 0.1, 1.0, 1e6 / 3])
 def test_entries_that_are_all_the_same_have_no_scale(value, dtype, container):
-    assert resolve_gamma("3*scale", "rbf", container(np.full((7, 3), value, dtype=dtype))) == 3.0
+    assert resolved_gamma("3*scale", "rbf", container(np.full((7, 3), value, dtype=dtype))) == 3.0
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("unit", [1.0, 1e-5])
 def test_the_scale_keeps_its_digits_beside_a_large_mean(container, unit):
     X = unit * samples(50)
-    gamma = resolve_gamma("scale", "rbf", container(1e6 + X))  # where doubles are 1e-10 apart
+    gamma = resolved_gamma("scale", "rbf", container(1e6 + X))  # where doubles are 1e-10 apart
     assert gamma == pytest.approx(1 / (3 * X.var()), rel=1e-9 / unit)
 
 
-def absolute(x, y, power=1):
-    return float(np.exp(-np.abs(x - y).sum()) ** power)
+def absolute(x, y):
+    return float(np.exp(-np.abs(x - y).sum()))
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
@@ -121,15 +124,11 @@ def test_the_diagonal_is_that_of_the_matrix(kernel, gamma, container):
     X = np.abs(samples())
     X[4] = 0.0
     X[:, 0] *= 3
-    one = Kernel(kernel, gamma=gamma, degree=2, coef0=0.5, kernel_params={"power": 3} if callable(kernel) else None)
+    one = Kernel(kernel, gamma=gamma, degree=2, coef0=0.5)
     if container is sparse.csr_array and (not one.accepts_sparse or callable(kernel)):
         return
     X = container(X)
     np.testing.assert_allclose(one.evaluate_diagonal(X), np.diag(one.evaluate(X, X)), rtol=1e-12, atol=1e-15)
-
-
-def test_the_cosine_of_a_large_sample_with_itself_is_one():
-    assert Kernel("cosine").evaluate_diagonal(np.array([[1e200, 1.0], [0.0, 0.0]])).tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])

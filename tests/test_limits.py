@@ -9,8 +9,7 @@ from sklearn.exceptions import NotFittedError
 from degenerate_cases import CASES
 from degenerate_oracles import judged
 from unseen import PivotedNystroem
-from unseen.kernels import check_scatter_memory
-from unseen.kernels._kernel import resolve_gamma
+from unseen.kernels import Kernel, check_scatter_memory
 from unseen.linalg._cell_statistics import check_squares
 
 
@@ -27,7 +26,7 @@ def test_values_whose_squares_are_no_numbers_are_told_by_what_to_multiply(larges
 def test_a_width_by_the_variance_needs_squares():
     X = 1e200 * np.random.default_rng(0).normal(size=(6, 2))
     with pytest.raises(ValueError, match="X is too large"):
-        resolve_gamma("scale", "rbf", X)
+        Kernel(gamma="scale").resolve(X)
 
 
 @pytest.mark.parametrize("name", ["UDICA, linear", "UDICA, feature map", "SCA, linear"])

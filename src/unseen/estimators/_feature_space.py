@@ -71,26 +71,18 @@ def is_fitted_map(feature_map: Any) -> bool:
     return isinstance(feature_map, (str, FrozenEstimator))
 
 
-def fit_feature_map(feature_map: Any, X: Any, feature_names: Any = None) -> tuple[Any, Array | None]:
-    """Fit a feature map to samples whose columns have these names, if any.
-
-    Returns the fitted map, None for "linear", and the features of X if fitting computes them (`fit_features`).
-    """
+def fit_feature_map(feature_map: Any, X: Any, feature_names: Any = None) -> Any:
+    """Fit a feature map to samples whose columns have these names, if any; None for "linear"."""
     if isinstance(feature_map, str):
-        return None, None
-    features = None
-    if hasattr(feature_map, "fit_features") and not is_fitted_map(feature_map):
-        fitted = clone(feature_map)
-        features = fitted.fit_features(X)
-    else:
-        fitted = clone(feature_map).fit(X, None)
+        return None
+    fitted = clone(feature_map).fit(X, None)
     map_names = getattr(fitted, "feature_names_in_", None)
     if map_names is not None and feature_names is not None and list(map_names) != list(feature_names):
         raise ValueError(
             f"feature_map was fitted to columns {format_list(map_names, quote=False)}, but X has "
             f"{format_list(feature_names, quote=False)}. Fit both to the same columns in the same order."
         )
-    return fitted, features
+    return fitted
 
 
 def check_gram(K: Array) -> None:

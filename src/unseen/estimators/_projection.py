@@ -16,7 +16,7 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..kernels import Kernel, KernelTransformer, check_cell_memory, check_square_memory, parse_multiple
+from ..kernels import Kernel, KernelTransformer, check_square_memory, parse_multiple
 from ..linalg import Array, Ints, Membership, Moments, ScatterProblem, Solution, merge_moments, product
 from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
 from ..utils.optional_imports import is_dask
@@ -389,14 +389,9 @@ class Projection(DomainTransformer, KernelTransformer):
         if is_dask(X):
             return self._collect_dask_statistics(X, y, sample_domain, reset=reset)
         X, classes, domains = self._check_training_data(X, y, sample_domain, reset=reset, min_samples=min_samples)
-        all_features = self._fit_feature_map(X) if reset else None
-
-        def get_features(rows: slice) -> Array:
-            if all_features is None:
-                return compute_features(self.feature_map_, X[rows])
-            return np.ascontiguousarray(all_features[rows])
-
-        return Statistics.from_features(get_features, classes, domains)
+        if reset:
+            self._fit_feature_map(X)
+        return Statistics.from_features(lambda rows: compute_features(self.feature_map_, X[rows]), classes, domains)
 
     def _collect_dask_statistics(self, X: Any, y: Any, sample_domain: Any, *, reset: bool) -> Statistics:
         """Return the statistics of a Dask collection; each block is reduced to its statistics where it is stored."""
@@ -422,10 +417,8 @@ class Projection(DomainTransformer, KernelTransformer):
             raise ValueError(f"X holds no samples; {name} needs at least 2.")
         return statistics
 
-    def _fit_feature_map(self, X: Any) -> Array | None:
-        """Fit the feature map; return the features of X if they are a by-product, otherwise None."""
-        self.feature_map_, features = fit_feature_map(self.feature_map, X, getattr(self, "feature_names_in_", None))
-        return features
+    def _fit_feature_map(self, X: Any) -> None:
+        self.feature_map_ = fit_feature_map(self.feature_map, X, getattr(self, "feature_names_in_", None))
 
     def _store_statistics(self, statistics: Statistics) -> None:
         """Store statistics as plain arrays, and delete the solution for earlier statistics."""
@@ -498,7 +491,7 @@ class Projection(DomainTransformer, KernelTransformer):
         self.finalize()
         if self._has_fitted_map:
             return id(getattr(self.feature_map_, "estimator", self.feature_map_))
-        return id(self.X_fit_), self.gamma_, self.kernel, self.degree, self.coef0, id(self.kernel_params)
+        return id(self.X_fit_), self.gamma_, self.kernel, self.degree, self.coef0
 
     def _centers_batches(self) -> bool:
         return self.centering == "target" and not self.finalize().recentered_
@@ -556,7 +549,6 @@ def make_problem(projection: Projection, counts: Ints, size: float) -> Projectio
 
     `size` is the Frobenius norm of the centered kernel matrix, which the unit "scale" of the ridge refers to.
     """
-    check_cell_memory(int(np.count_nonzero(counts)), type(projection).__name__)
     ridge = projection.ridge
     if isinstance(ridge, str):
         ridge = parse_multiple(ridge, "scale", "ridge") * (RIDGE_SCALE * size) ** projection._ridge_power

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, Self
@@ -12,8 +12,10 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, euclidean_distances, pairwise_kernels
+from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
+from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_non_negative, validate_data
 
 from ..linalg import Array, check_gram_norm, check_squares, largest_entry, norm, product
@@ -81,34 +83,15 @@ def squared_distances(X: Any, Y: Any = None) -> Array:
     return _dense_squared_distances(rows, columns)
 
 
-def resolve_gamma(gamma: float | str | None, kernel: str | Callable[..., float], X: Any) -> float | None:
-    """Return `gamma` as a number, or None if the default of scikit-learn applies.
-
-    "median" refers to squared Euclidean distances, so it applies to "rbf" only.
-    """
-    if callable(kernel) or kernel == "precomputed" or gamma is None:
-        return None
-    if not isinstance(gamma, str):
-        return float(gamma)
-    if is_multiple(gamma, "scale"):
-        check_squares(largest_entry(X))
-        variance = _variance(X)
-        return parse_multiple(gamma, "scale", "gamma") / (X.shape[1] * variance if variance > 0 else 1.0)
-    multiple = parse_multiple(gamma, "median", "gamma")
-    return multiple / median_squared_distance(X) if kernel == "rbf" else None
-
-
 def _variance(X: Any) -> float:
     """Return the variance of all entries without cancellation, or 0 if it consists of rounding errors."""
-    mean = X.mean()
-    n_entries = X.shape[0] * X.shape[1]
+    check_squares(largest_entry(X))
     if sparse.issparse(X):
-        X = X.tocsr(copy=True)
-        X.sum_duplicates()
-        variance = (np.square(X.data - mean).sum() + (n_entries - X.nnz) * mean**2) / n_entries
+        means, variances = mean_variance_axis(X.tocsr(), axis=0)
+        variance = variances.mean() + means.var()  # within and between columns
     else:
         variance = X.var()
-    return float(variance) if variance > (16 * np.finfo(X.dtype).eps * mean) ** 2 else 0.0
+    return float(variance) if variance > (16 * np.finfo(X.dtype).eps * X.mean()) ** 2 else 0.0
 
 
 def median_squared_distance(X: Any) -> float:
@@ -131,29 +114,23 @@ def median_squared_distance(X: Any) -> float:
 def _random_ranks(hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """Return random numbers to select rows by; copies of a row get independent numbers."""
     order = np.argsort(hashes, kind="stable")
-    position = np.arange(len(hashes))
-    is_first = np.append(True, np.diff(hashes[order]) != 0)
+    ranked = hashes[order]
     copy_number = np.empty(len(hashes), dtype=np.uint64)
-    copy_number[order] = position - np.maximum.accumulate(np.where(is_first, position, 0))
+    copy_number[order] = np.arange(len(hashes)) - np.searchsorted(ranked, ranked)
     return _mix(hashes + _mix(copy_number + np.uint64(1)))
 
 
 def _hash_rows(X: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """Return a 64-bit hash of the values of each row."""
-    if sparse.issparse(X):
-        X = X.tocsr().astype(np.float64)
-        X.sum_duplicates()
-        entries = X.data
-        columns = X.indices.astype(np.uint64)
-    else:
-        entries = np.ascontiguousarray(X, dtype=np.float64)
-        columns = np.arange(X.shape[1], dtype=np.uint64)
-    # Zeros of either sign do not contribute, so that dense and sparse copies of the same data select the same rows.
-    bits = np.where(entries == 0, np.uint64(0), _mix(entries.view(np.uint64) ^ _mix(columns + np.uint64(1))))
-    if sparse.issparse(X):
-        sums = np.concatenate([[np.uint64(0)], np.cumsum(bits, dtype=np.uint64)])
-        return _mix(sums[X.indptr[1:]] - sums[X.indptr[:-1]])
-    return _mix(bits.sum(axis=1, dtype=np.uint64))
+    columns = _mix(np.arange(X.shape[1], dtype=np.uint64) + np.uint64(1))
+    hashes = []
+    for rows in gen_batches(X.shape[0], max(1, 2**20 // X.shape[1])):
+        block = X[rows].toarray() if sparse.issparse(X) else X[rows]
+        # Zeros of either sign do not contribute.
+        entries = np.ascontiguousarray(block, dtype=np.float64)
+        bits = np.where(entries == 0, np.uint64(0), _mix(entries.view(np.uint64) ^ columns))
+        hashes.append(_mix(bits.sum(axis=1, dtype=np.uint64)))
+    return np.concatenate(hashes)
 
 
 def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
@@ -166,7 +143,7 @@ def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np
 KERNELS = (*sorted(PAIRWISE_KERNEL_FUNCTIONS), "precomputed")
 SPARSE_KERNELS = frozenset({"cosine", "laplacian", "linear", "poly", "polynomial", "rbf", "sigmoid"})
 NON_NEGATIVE_KERNELS = ("additive_chi2", "chi2")
-UNIT_DIAGONAL_KERNELS = frozenset({"rbf", "laplacian", "chi2"})  # kernels with k(x, x) = 1
+DIAGONAL_ROWS = 64  # rows of a block of which the kernel matrix is evaluated for its diagonal
 KERNEL_PARAMETERS = """\
 gamma : float, "median", "scale", a multiple such as "0.1*median", or None, default="median"
     Kernel coefficient, with scikit-learn's meaning. "median" is, for "rbf", one over the median of the squared
@@ -175,9 +152,7 @@ gamma : float, "median", "scale", a multiple such as "0.1*median", or None, defa
 degree : float, default=3
     Degree of the polynomial kernel.
 coef0 : float, default=1
-    Constant of the polynomial and sigmoid kernels.
-kernel_params : dict, default=None
-    Keyword arguments for a callable kernel."""
+    Constant of the polynomial and sigmoid kernels."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +175,6 @@ class Kernel:
     gamma: float | str | None = "median"
     degree: float = 3
     coef0: float = 1
-    kernel_params: Mapping[str, Any] | None = None
 
     @classmethod
     def from_estimator(cls, estimator: Any, **changes: Any) -> Self:
@@ -209,8 +183,19 @@ class Kernel:
         return cls(**parameters | changes)
 
     def resolve(self, X: Any) -> Self:
-        """Return a copy with gamma as a number, or None if the default of scikit-learn applies."""
-        return replace(self, gamma=resolve_gamma(self.gamma, self.kernel, X))
+        """Return a copy with gamma as a number, or None if the default of scikit-learn applies.
+
+        "median" refers to squared Euclidean distances, so it applies to "rbf" only.
+        """
+        gamma = self.gamma
+        if callable(self.kernel) or self.is_precomputed:
+            gamma = None
+        elif is_multiple(gamma, "scale"):
+            gamma = parse_multiple(str(gamma), "scale", "gamma") / (X.shape[1] * _variance(X) or 1.0)
+        elif isinstance(gamma, str):
+            multiple = parse_multiple(gamma, "median", "gamma")
+            gamma = multiple / median_squared_distance(X) if self.kernel == "rbf" else None
+        return replace(self, gamma=None if gamma is None else float(gamma))
 
     @property
     def is_precomputed(self) -> bool:
@@ -245,8 +230,7 @@ class Kernel:
             estimator, X, y, reset=reset, ensure_min_samples=ensure_min_samples, **self.validation_options
         )
         if self.needs_non_negative:
-            has_labels = not (isinstance(y, str) and y == "no_validation")
-            samples = checked[0] if has_labels else checked
+            samples = checked[0] if isinstance(checked, tuple) else checked
             check_non_negative(samples, f"{type(estimator).__name__} with kernel={self.kernel!r}")
         return checked
 
@@ -281,12 +265,9 @@ class Kernel:
             K = _dense_squared_distances(X, X if Y is None else Y)
             K *= -self.gamma_value(X.shape[1])
             return np.exp(K, out=K)  # In place, without a second matrix for the distances.
-        if callable(self.kernel):
-            params = dict(self.kernel_params or {})
-        else:
-            params = {"degree": self.degree, "coef0": self.coef0}
-            if self.gamma is not None:  # The chi-squared kernel does not accept None.
-                params["gamma"] = self.gamma
+        params = {} if callable(self.kernel) else {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
+        if self.gamma is None:  # The chi-squared kernel does not accept None.
+            params.pop("gamma", None)
         with np.errstate(over="ignore", invalid="ignore"):  # The caller raises for values that are not finite.
             K = pairwise_kernels(X, Y, metric=self.kernel, filter_params=True, **params)
         return np.asarray(K, dtype=np.float64)
@@ -299,11 +280,8 @@ class Kernel:
         """
         if self.kernel == "rbf":
             return self.evaluate_from_distances(squared_distances(X, Y), X.shape[1])
-        if Y is None:
-            (rows,) = self.shift_origin(X)
-            columns = rows
-        else:
-            rows, columns = self.shift_origin(X, Y)
+        rows = self.shift_origin(X)[0]
+        columns = rows if Y is None else self.shift_origin(Y)[0]
         power = self._power(X.shape[1])
         if power and not sparse.issparse(columns):
             return _evaluate_polynomial_for_centering(rows, columns, *power)
@@ -317,34 +295,18 @@ class Kernel:
         distances *= -self.gamma_value(n_features)
         return np.expm1(distances, out=distances)
 
-    @property
-    def _is_low_power(self) -> bool:
-        return self.kernel in ("poly", "polynomial") and self.degree in range(1, 10)
-
     def _power(self, n_features: int) -> tuple[float, int, float] | None:
         """Return gamma, degree and coef0 if the kernel is a low power of inner products, otherwise None."""
         if self.kernel == "linear":
             return 1.0, 1, 0.0
-        if self._is_low_power:
-            return self.gamma_value(n_features), int(self.degree), self.coef0
-        return None
+        is_power = self.kernel in ("poly", "polynomial") and self.degree in range(1, 10)
+        return (self.gamma_value(n_features), int(self.degree), self.coef0) if is_power else None
 
     def evaluate_diagonal(self, X: Any) -> Array:
         """Return the kernel values of the samples with themselves."""
-        if callable(self.kernel):
-            params = self.kernel_params or {}
-            rows = (X[[i]] if sparse.issparse(X) else X[i] for i in range(X.shape[0]))
-            return np.array([self.kernel(row, row, **params) for row in rows], dtype=np.float64)
-        if self.kernel in UNIT_DIAGONAL_KERNELS:
-            return np.ones(X.shape[0])
-        squares = row_norms(X, squared=True)
-        if self.kernel == "cosine":
-            return (squares > 0).astype(np.float64)
-        if self.kernel == "additive_chi2":
-            return np.zeros(X.shape[0])
-        # The other kernels are functions of gamma times the inner product: evaluate them for the squared norm times 1.
-        with_gamma = replace(self, gamma=self.gamma_value(X.shape[1]))
-        return with_gamma.evaluate(self.check_finite(squares)[:, None], np.ones((1, 1)))[:, 0]
+        step = 1 if callable(self.kernel) else DIAGONAL_ROWS
+        blocks = (X[rows] for rows in gen_batches(X.shape[0], step))
+        return np.concatenate([self.evaluate(block).diagonal() for block in blocks])
 
     def center(self, K: Array, X: Any, caller: str) -> CenteredKernel:
         """Center the kernel values of X in place; raise if the result consists of rounding errors."""
@@ -399,7 +361,6 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
     gamma: float | str | None = "median"
     degree: float = 3
     coef0: float = 1
-    kernel_params: Mapping[str, Any] | None = None
 
     _shared_docs: ClassVar[dict[str, str]] = {"kernel_parameters": KERNEL_PARAMETERS, **DocLinkMixin._shared_docs}
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -407,7 +368,6 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
         "gamma": [Interval(Real, 0, None, closed="neither"), str, None],
         "degree": [Interval(Real, 0, None, closed="left")],
         "coef0": [Interval(Real, None, None, closed="neither")],
-        "kernel_params": [dict, None],
     }
 
     @property

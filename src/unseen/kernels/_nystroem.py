@@ -120,74 +120,6 @@ class PivotedNystroem(KernelTransformer):
         self : object
             The fitted transformer.
         """
-        self.fit_features(X)
-        return self
-
-    def transform(self, X: Any) -> Any:
-        """Return features of samples; their inner products approximate the kernel.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples; rows are transformed independently.
-
-        Returns
-        -------
-        features : ndarray of shape (n_samples, `n_components_`)
-            One feature per landmark.
-        """
-        X, kernel, values = self._evaluate_on_landmarks(X)
-        features = linalg.solve_triangular(self.cholesky_, values.T, lower=True, overwrite_b=True, check_finite=False).T
-        return kernel.check_finite(features).astype(X.dtype, copy=False)
-
-    def combine(self, X: Any, weights: Any) -> Array:
-        """Return weighted sums of features without computing the features, which is faster for a few sums.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Samples.
-        weights : array-like of shape (`n_components_`, n_combinations)
-            Weight of each feature in each combination.
-
-        Returns
-        -------
-        combined : ndarray of shape (n_samples, n_combinations)
-            ``transform(X) @ weights``, up to rounding, in double precision.
-        """
-        _, kernel, values = self._evaluate_on_landmarks(X)
-        landmark_weights = linalg.solve_triangular(self.cholesky_, weights, lower=True, trans=1)
-        return kernel.check_finite(product(values, landmark_weights))
-
-    def fit_transform(self, X: Any, y: Any = None) -> Any:
-        """Fit and return the features of the same samples, which are a by-product of the fit.
-
-        Parameters
-        ----------
-        X, y
-            As for `fit`.
-
-        Returns
-        -------
-        features : ndarray of shape (n_samples, `n_components_`)
-            One feature per landmark.
-        """
-        features = self.fit_features(X)
-        return features.astype(self.components_.dtype, copy=False)
-
-    def fit_features(self, X: Any) -> Array:
-        """Fit and return the features in double precision, for any type of samples.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            As for `fit`.
-
-        Returns
-        -------
-        features : ndarray of shape (n_samples, `n_components_`)
-            One feature per landmark.
-        """
         self._validate_params()
         reset_fitted_attributes(self)
         kernel = Kernel.from_estimator(self)
@@ -233,9 +165,45 @@ class PivotedNystroem(KernelTransformer):
                 f"PivotedNystroem stopped at n_components={self.n_components} with a trace error of "
                 f"{self.trace_error_:.2g}, above tolerance={self.tolerance:g}. Increase n_components or tolerance.",
                 ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
-        return factor.T
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return features of samples; their inner products approximate the kernel.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples; rows are transformed independently.
+
+        Returns
+        -------
+        features : ndarray of shape (n_samples, `n_components_`)
+            One feature per landmark.
+        """
+        X, kernel, values = self._evaluate_on_landmarks(X)
+        features = linalg.solve_triangular(self.cholesky_, values.T, lower=True, overwrite_b=True, check_finite=False).T
+        return kernel.check_finite(features).astype(X.dtype, copy=False)
+
+    def combine(self, X: Any, weights: Any) -> Array:
+        """Return weighted sums of features without computing the features, which is faster for a few sums.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
+        weights : array-like of shape (`n_components_`, n_combinations)
+            Weight of each feature in each combination.
+
+        Returns
+        -------
+        combined : ndarray of shape (n_samples, n_combinations)
+            ``transform(X) @ weights``, up to rounding, in double precision.
+        """
+        _, kernel, values = self._evaluate_on_landmarks(X)
+        landmark_weights = linalg.solve_triangular(self.cholesky_, weights, lower=True, trans=1)
+        return kernel.check_finite(product(values, landmark_weights))
 
     def _evaluate_on_landmarks(self, X: Any) -> tuple[Any, Kernel, Array]:
         """Return validated samples, the kernel, and its values between samples and landmarks."""
@@ -276,8 +244,7 @@ def pivoted_cholesky(
     LinAlgError if K is not positive semi-definite.
     """
     n = len(diagonal)
-    # With a tolerance the number of pivots is not known in advance: the factor grows as needed.
-    factor = np.empty((min(n_pivots, 4 * block_size) if tolerance else n_pivots, n))
+    factor = np.empty((n_pivots, n))  # With a tolerance, the operating system never provides the rows left over.
     pivots = np.empty(0, dtype=np.intp)
     target = tolerance * diagonal.sum()
     residual = diagonal.copy()
@@ -310,7 +277,6 @@ def pivoted_cholesky(
         count = min(len(rows), 1 + int(np.count_nonzero(traces > target)))
         rows = rows[:count]
         chosen = chosen[:count]
-        factor = _grow(factor, len(pivots) + count, n_pivots)
         factor[len(pivots) : len(pivots) + count] = rows
         pivots = np.concatenate([pivots, chosen])
         residual -= np.einsum("ij,ij->j", rows, rows)
@@ -320,15 +286,6 @@ def pivoted_cholesky(
             )
         residual = np.maximum(residual, 0.0)
     return factor[: len(pivots)], pivots, residual
-
-
-def _grow(factor: Array, n_rows: int, max_rows: int) -> Array:
-    """Return the factor with memory for at least `n_rows` rows; the size doubles, so that copies are rare."""
-    if n_rows <= len(factor):
-        return factor
-    larger = np.empty((min(max_rows, max(n_rows, 2 * len(factor))), factor.shape[1]))
-    larger[: len(factor)] = factor
-    return larger
 
 
 def _eliminate(block: Array, thresholds: Array, max_rows: int) -> tuple[list[int], Array]:

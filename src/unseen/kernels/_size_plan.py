@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +18,7 @@ def available_bytes() -> int | None:
             # Cached files count as used, but their memory is released on demand.
             limits.append(int(limit) - used + sum(_read_numbers(group / "memory.stat", "inactive_file ")))
     except (OSError, ValueError):
-        # Not Linux, or no control group: use the values collected so far, or the total memory.
-        if not limits and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        pass  # Not Linux, or no control group: use the values collected so far.
     return max(min(limits), 0) if limits else None
 
 
@@ -39,7 +36,6 @@ SAMPLE_ROWS = 20_000  # rows of a larger table for the classifiers of kernel met
 LANDMARK_ROWS = 10_000  # rows of a larger table from which landmarks are drawn
 MAX_LANDMARKS = 1_000
 TRACE_TOLERANCE = 1e-6  # share of the trace of the kernel that landmarks may miss
-CELLS_WITHOUT_CHECK = 100  # Contrasts of this number of cells take less than a megabyte.
 
 
 def check_square_memory(n: int, copies: int, caller: str) -> None:
@@ -62,14 +58,6 @@ def check_scatter_memory(width: int) -> None:
         'Set feature_map to a map with fewer features, or to None: kernel="linear" gives the same components as '
         'feature_map="linear", from a matrix of samples by samples.',
     )
-
-
-def check_cell_memory(n_cells: int, caller: str) -> None:
-    """Raise MemoryError if contrasts of `n_cells` cells do not fit."""
-    # A search checks every setting, and a check takes a tenth of the time of a solution.
-    if n_cells > CELLS_WITHOUT_CHECK:
-        advice = "Leave out classes or domains, or merge similar ones."
-        check_memory(f"{caller} on {n_cells:,} combinations of a domain and a class", n_cells, 8, advice)
 
 
 def check_memory(task: str, n: int, copies: int, advice: str) -> None:
