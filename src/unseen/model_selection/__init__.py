@@ -98,7 +98,6 @@ from ._scoring import (
     TIE_TOLERANCE,
     CandidateResult,
     Metric,
-    Score,
     Scorer,
     Scoring,
     best_by_variant,
@@ -107,9 +106,10 @@ from ._scoring import (
     get_metric,
     metric_range,
     score_labels,
-    score_predictions,
+    score_model,
     select_result,
     tabulate_scores,
+    uses_labels_only,
     warn_about_failures,
 )
 from ._splitters import (

@@ -58,7 +58,6 @@ from ._scoring import (
     get_metric,
     metric_range,
     restrict_results,
-    score_predictions,
     select_result,
     tabulate_scores,
 )
@@ -326,8 +325,7 @@ class OutOfDomainPredictions:
         self.fold_inverse_temperatures = temperatures[:-1]
         self.inverse_temperatures = temperatures[-1]
         natural = (prediction for prediction in predictions if prediction.split < len(parts))
-        scores = score_predictions(natural, self._score_candidate)
-        self.results = tabulate_scores(scores, len(candidates), len(parts))
+        self.results = tabulate_scores(natural, self._score_candidate, len(candidates), len(parts))
         self.scorer.warn_undefined(self.results["defined"])
 
     @property

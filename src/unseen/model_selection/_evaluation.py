@@ -52,7 +52,7 @@ from ._candidate import (
     median_width,
 )
 from ._preparation import prepare_samples, tree_samples, with_categories
-from ._scoring import Scorer, Scoring, apply_scorer, score_predictions, tabulate_scores, uses_labels_only
+from ._scoring import Scorer, Scoring, score_model, tabulate_scores, uses_labels_only
 from ._splitters import Split
 
 T = TypeVar("T")
@@ -209,7 +209,7 @@ def tabulate_candidates(
     """Evaluate candidates and tabulate their scores, with a warning about splits on which the metric is not defined."""
     scorer = Scorer(config.scoring, samples, splits)
     predictions = evaluate_candidates(candidates, samples, splits, config)
-    results = tabulate_scores(score_predictions(predictions, scorer), len(candidates), len(splits))
+    results = tabulate_scores(predictions, scorer, len(candidates), len(splits))
     scorer.warn_undefined(results["defined"])
     return results
 
@@ -218,7 +218,7 @@ def required_responses(scoring: Scoring) -> RequestedResponses:
     """Methods of a classifier that a metric needs beside predicted labels, or the scorer of a user."""
     if callable(scoring):
         return scoring
-    return () if scoring == "accuracy" or uses_labels_only(scoring) else RESPONSES
+    return () if uses_labels_only(scoring) else RESPONSES
 
 
 def _group_candidates(candidates: Sequence[Candidate], n_train: int) -> list[list[IndexedCandidate]]:
@@ -355,7 +355,7 @@ def _respond(model: Any, X: Any, test: Samples, requested: RequestedResponses) -
         return scores.argmax(axis=1) if codes is None else codes, {"decision_scores": scores}
     codes = encode_predictions(model.predict(X), test.classes, len(test))
     if callable(requested):
-        return codes, {"score": apply_scorer(requested, model, X, test.y, test.weight)}
+        return codes, {"score": score_model(requested, model, X, test.y, test.weight)}
     responses = {name: getattr(model, name)(X) for name in requested if hasattr(model, name)}
     return codes, {**responses, "classes_": model.classes_} if responses else {}
 

@@ -34,7 +34,7 @@ from ._evaluation import (
     tabulate_candidates,
 )
 from ._methods import HEADS, METHODS
-from ._scoring import SCORING_NAMES, TIE_TOLERANCE, best_index, get_metric_scorer
+from ._scoring import SCORING_NAMES, TIE_TOLERANCE, best_index, score_model
 from ._splitters import Split, domain_splits, resolve_splitter
 
 
@@ -157,10 +157,7 @@ class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEsti
         """
         reject_dask(X, f"{type(self).__name__}.score", "Compute the result of `predict`, and compare it with y.")
         model, Z = self._prepare_prediction(X, sample_domain)
-        scorer = get_metric_scorer(self.scoring, model)
-        if sample_weight is None:  # some scorers do not accept weights
-            return float(scorer(model, Z, y))
-        return float(scorer(model, Z, y, sample_weight=sample_weight))
+        return score_model(self.scoring, model, Z, y, sample_weight)
 
     def _call_classifier(self, method: str, X: Any, sample_domain: Any) -> Any:
         """Call a prediction method of the selected classifier; for Dask collections, block by block."""

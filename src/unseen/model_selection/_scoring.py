@@ -1,31 +1,22 @@
-"""Scores of out-of-domain predictions: metrics, their names and ranges, tables of scores, and the best candidates.
+"""Scores of out-of-domain predictions: metrics, tables of scores, and the best candidates.
 
-Metrics are functions of true classes and probabilities, decision values or labels. A held-out domain may lack some
-classes, which scorers of scikit-learn do not allow for.
+Metrics are those of scikit-learn for classification. A held-out domain may lack some classes, which its scorers of
+probabilities and decision values do not allow for.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.metrics import (
-    average_precision_score,
-    check_scoring,
-    get_scorer,
-    get_scorer_names,
-    log_loss,
-    roc_auc_score,
-)
+from sklearn.metrics import average_precision_score, get_scorer, log_loss, roc_auc_score
 from sklearn.utils import _safe_indexing
-from sklearn.utils.metaestimators import available_if
 
 from ..exceptions import ignore_warnings, warn
 from ..linalg import Array, Ints
@@ -35,49 +26,14 @@ from ._calibration import SMALLEST_PROBABILITY, Mask, standard_error
 from ._candidate import Candidate
 
 if TYPE_CHECKING:
-    from ._ensemble_weights import CrossFittingFolds
+    from ._ensemble_selection import CrossFittingFolds
     from ._evaluation import Prediction
     from ._splitters import Split
 
 Scoring = str | Callable[..., float]
 TIE_TOLERANCE = 1e-12  # means of the same fractions may differ by rounding
-FIT_FACTS = ("fit_seconds", "predict_seconds", "n_components", "ridge", "weight")  # of Prediction, and of Score
+FIT_FACTS = ("fit_seconds", "predict_seconds", "n_components", "ridge", "weight")  # of Prediction
 KINDS_BY_SIMPLICITY = ("plain", "inductive", "transductive")
-
-
-def uses_labels_only(scoring: Scoring) -> bool:
-    """Whether a metric is computed from predicted labels alone."""
-    return scoring not in OWN_METRICS and getattr(get_scorer(scoring), "_response_method", None) == "predict"
-
-
-def score_labels(scoring: Scoring, y_true: Labels, predicted: Labels) -> float | None:
-    """Score predicted labels; None if the metric depends on more than labels."""
-    return _score_labels(get_scorer(scoring), y_true, predicted) if uses_labels_only(scoring) else None
-
-
-def _score_labels(scorer: Any, y_true: Labels, predicted: Labels, sample_weight: Any = None) -> float:
-    """The metric of a scorer of scikit-learn."""
-    weights = {"sample_weight": sample_weight} if _takes_weights(scorer, sample_weight) else {}
-    with _ignore_undefined():
-        return float(scorer._sign * scorer._score_func(y_true, predicted, **scorer._kwargs, **weights))
-
-
-def _takes_weights(scorer: Any, sample_weight: Any) -> bool:
-    """Whether there are weights, and the scorer, or the metric behind it, takes them."""
-    metric = getattr(scorer, "_score_func", scorer)
-    return sample_weight is not None and "sample_weight" in inspect.signature(metric).parameters
-
-
-def _ignore_undefined() -> Any:
-    """Ignore warnings about undefined scores, which are left out with one warning for all models."""
-    return ignore_warnings(UndefinedMetricWarning, (UserWarning, "y_pred contains classes not in y_true"))
-
-
-def apply_scorer(scorer: Any, model: Any, X: Any, y: Any, sample_weight: Any) -> float:
-    """Score of a model; sample weights are passed if the scorer, or the metric behind it, takes them."""
-    weights = {"sample_weight": sample_weight} if _takes_weights(scorer, sample_weight) else {}
-    with _ignore_undefined():
-        return float(scorer(model, X, y, **weights))
 
 
 def _one_vs_rest(metric: Callable[..., float], y: Any, scores: Array, classes: Labels, sample_weight: Any) -> float:
@@ -88,139 +44,38 @@ def _one_vs_rest(metric: Callable[..., float], y: Any, scores: Array, classes: L
     """
     if scores.ndim == 1:
         scores = np.column_stack([-scores, scores])
-    first = 1 if len(classes) == 2 else 0
     values = []
-    for k in range(first, len(classes)):
+    for k in range(1 if len(classes) == 2 else 0, len(classes)):
         in_class = np.asarray(y) == classes[k]
         if 0 < np.average(in_class, weights=sample_weight) < 1:
             values.append(metric(in_class, scores[:, k], sample_weight=sample_weight))
-    if not values:
-        raise ValueError("The metric needs samples of at least two classes that occur in the training data.")
-    return float(np.mean(values))
+    return float(np.mean(values)) if values else np.nan
 
 
-def _probability_score(
-    loss: Callable[..., float], y: Any, P: Array, classes: Labels, sample_weight: Any, *, relative: bool = False
-) -> float:
-    """A loss of probabilities with a minus sign or, `relative` to class frequencies, its D2 score, as in scikit-learn.
-
-    Labels may be text, and classes may be missing from `y`. A D2 score is NaN for samples of a single class, where the
-    loss of constant predictions is zero.
-    """
-    truth = (np.asarray(y)[:, None] == classes).astype(np.float64)
-    if not truth.any(axis=1).all():
-        raise ValueError(
-            "The metric needs samples of classes that occur in the training data, which are "
-            f"{format_list(classes.tolist())}."
-        )
-    if not relative:
-        return -loss(truth, P, sample_weight)
-    if truth.any(axis=0).sum() < 2:
-        return np.nan
-    frequencies = np.tile(np.average(truth, axis=0, weights=sample_weight), (len(truth), 1))
-    return 1 - loss(truth, P, sample_weight) / loss(truth, frequencies, sample_weight)
+def _negative_log_loss(y: Any, P: Array, classes: Labels, sample_weight: Any) -> float:
+    return -float(log_loss(y, P, labels=classes, sample_weight=sample_weight))
 
 
-def _log_loss(truth: Array, P: Array, sample_weight: Any) -> float:
-    codes = truth.argmax(axis=1)
-    return float(log_loss(codes, P, labels=np.arange(truth.shape[1]), sample_weight=sample_weight))
-
-
-def _brier_score(truth: Array, P: Array, sample_weight: Any) -> float:
+def _negative_brier_score(y: Any, P: Array, classes: Labels, sample_weight: Any) -> float:
     """Sum over classes of the squared differences, halved for two classes, whose differences are equal."""
-    factor = 0.5 if truth.shape[1] == 2 else 1.0
-    return factor * float(np.average(np.square(P - truth).sum(axis=1), weights=sample_weight))
+    squares = np.square(P - (np.asarray(y)[:, None] == classes)).sum(axis=1)
+    return -float(np.average(squares, weights=sample_weight)) / (2 if len(classes) == 2 else 1)
 
 
 PROBABILITIES = ("predict_proba",)
 RANKING_RESPONSES = ("decision_function", "predict_proba")
-# Metrics that allow for missing classes: functions of true classes, a response, its classes and weights; and the
-# methods of a classifier of which the first one that it has gives this response.
-OWN_METRICS: dict[Any, tuple[Callable[..., float], tuple[str, ...]]] = {
+# Metrics that depend on more than labels and allow for missing classes: functions of true classes, a response, its
+# classes and weights; and the methods of a classifier of which the first one that it has gives this response.
+RESPONSE_METRICS: dict[Any, tuple[Callable[..., float], tuple[str, ...]]] = {
     "roc_auc": (partial(_one_vs_rest, roc_auc_score), RANKING_RESPONSES),
     "roc_auc_ovr": (partial(_one_vs_rest, roc_auc_score), RANKING_RESPONSES[::-1]),
     "average_precision": (partial(_one_vs_rest, average_precision_score), RANKING_RESPONSES),
-    "neg_log_loss": (partial(_probability_score, _log_loss), PROBABILITIES),
-    "log_loss": (partial(_probability_score, _log_loss), PROBABILITIES),  # the name in METRICS
-    "neg_brier_score": (partial(_probability_score, _brier_score), PROBABILITIES),
-    "d2_brier_score": (partial(_probability_score, _brier_score, relative=True), PROBABILITIES),
-    "d2_log_loss_score": (partial(_probability_score, _log_loss, relative=True), PROBABILITIES),
+    "neg_log_loss": (_negative_log_loss, PROBABILITIES),
+    "log_loss": (_negative_log_loss, PROBABILITIES),  # the name in METRICS
+    "neg_brier_score": (_negative_brier_score, PROBABILITIES),
 }
-
-
-def _score_response(name: str, responses: Mapping[str, Any], y: Any, classes: Labels, sample_weight: Any) -> float:
-    """Score by a metric of `OWN_METRICS`, from the responses of a classifier."""
-    metric, names = OWN_METRICS[name]
-    for response in names:
-        if response in responses:
-            return metric(y, np.asarray(responses[response]), classes, sample_weight)
-    raise AttributeError(f"The metric needs {' or '.join(names)}, but the classifier does not have it.")
-
-
-def _score_model(name: str, model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    """The same of a fitted classifier."""
-    available = next(([one] for one in OWN_METRICS[name][1] if hasattr(model, one)), [])
-    return _score_response(name, {one: getattr(model, one)(X) for one in available}, y, model.classes_, sample_weight)
-
-
 # Scorers with a positive class, which is the class 1 in scikit-learn.
 POSITIVE_CLASS_SCORERS = ("f1", "jaccard", "precision", "recall")
-BINARY_SCORERS = (*POSITIVE_CLASS_SCORERS, "positive_likelihood_ratio", "neg_negative_likelihood_ratio")
-# Names of scorers that measure differences between numbers start with these.
-REGRESSION_PREFIXES = (
-    "r2",
-    "explained_variance",
-    "max_error",
-    "neg_max_error",
-    "d2_absolute",
-    "neg_mean",
-    "neg_median",
-    "neg_root",
-)
-
-
-def get_metric_scorer(scoring: Scoring, model: Any) -> Callable[..., float]:
-    """Return the scorer with a name, or the callable itself.
-
-    The positive class of scorers that need one is 1, as in scikit-learn. If neither of two classes is 1, as for text,
-    it is the second one in sorted order, as for AUC.
-    """
-    scorer: Any
-    if isinstance(scoring, str) and scoring in OWN_METRICS:
-        scorer = partial(_score_model, scoring)
-    else:
-        scorer = check_scoring(model, scoring=scoring)
-    if scoring in POSITIVE_CLASS_SCORERS and 1 not in model.classes_.tolist():
-        scorer = copy(scorer)
-        scorer._kwargs = {**scorer._kwargs, "pos_label": model.classes_.tolist()[1]}
-    return scorer
-
-
-def check_metric(scoring: Scoring, classes: Labels) -> None:
-    """Raise ValueError if a scorer of scikit-learn is not applicable to these classes."""
-    if not isinstance(scoring, str):
-        return
-    names = format_list(classes.tolist())
-    if scoring.endswith("_samples"):
-        name = scoring.removesuffix("_samples")
-        raise ValueError(
-            f"The metric {scoring!r} needs samples with several labels each; these have one. Use '{name}_macro', "
-            f"'{name}_micro' or '{name}_weighted'."
-        )
-    if scoring.startswith(REGRESSION_PREFIXES) and any(isinstance(label, str) for label in classes.tolist()):
-        raise ValueError(
-            f"The metric {scoring!r} measures differences between numbers, but the classes are text: {names}. "
-            "Use a classification metric, such as 'accuracy', 'balanced_accuracy' or 'roc_auc'."
-        )
-    if scoring in BINARY_SCORERS and len(classes) > 2:
-        alternative = "'balanced_accuracy' or 'matthews_corrcoef'"
-        if scoring in POSITIVE_CLASS_SCORERS:
-            alternative = f"'{scoring}_macro'"
-        raise ValueError(f"The metric {scoring!r} needs two classes; there are {len(classes)}. Use {alternative}.")
-    if scoring == "top_k_accuracy" and len(classes) == 2:
-        raise ValueError(
-            "The metric 'top_k_accuracy' needs more than two classes, since k is 2; there are two. Use 'accuracy'."
-        )
 
 
 @dataclass(frozen=True)
@@ -256,64 +111,45 @@ METRICS = {
     "roc_auc": Metric("AUC", "roc_auc_ovr"),
     "average_precision": Metric("average precision", "average_precision"),
     "log_loss": Metric("negative log loss", "neg_log_loss"),
+    "neg_brier_score": Metric("negative Brier score", "neg_brier_score"),
+    "matthews_corrcoef": Metric("matthews corrcoef", "matthews_corrcoef"),
 }
-
-
-SCORING_NAMES = {*get_scorer_names(), *METRICS}  # values of the parameter `scoring` of estimators
+AVERAGED_SCORERS = {f"{name}_{average}" for name in POSITIVE_CLASS_SCORERS for average in ("micro", "weighted")}
+# Values of the parameter `scoring` of estimators, beside callables.
+SCORING_NAMES = {*METRICS, *(str(metric.scoring) for metric in METRICS.values()), *AVERAGED_SCORERS}
 
 
 def get_metric(name: Scoring) -> Metric:
-    """Return a metric: by a key or a label of `METRICS`, by the name of any scikit-learn scorer, or of a scorer.
+    """Return a metric: by a key or a label of `METRICS`, by the name of a scikit-learn scorer, or of a scorer.
 
     These are the values of `metric` of functions and of `scoring` of estimators. Names of scikit-learn have the meaning
-    that they have there: "f1" is that of the positive class, and "f1_macro" the mean over classes. A scorer that is not
-    one of scikit-learn's is called "score".
+    that they have there: "f1" is that of the positive class, and "f1_macro" the mean over classes. A scorer that is a
+    callable is called "score".
 
     Examples
     --------
     >>> from unseen.model_selection import get_metric
     >>> get_metric("AUC").scoring, get_metric("macro F1") == get_metric("f1_macro"), get_metric("accuracy").percent
     ('roc_auc_ovr', True, True)
-    >>> get_metric("matthews_corrcoef")
-    Metric(label='matthews corrcoef', scoring='matthews_corrcoef', percent=False)
+    >>> get_metric("f1_weighted")
+    Metric(label='f1 weighted', scoring='f1_weighted', percent=True)
     """
     if not isinstance(name, str):
-        scorer_name = _scorer_name(name)
-        return get_metric(scorer_name) if scorer_name else Metric("score", name)
+        return Metric("score", name)
     normalized = name.lower().replace(" ", "_")
     for key, metric in METRICS.items():
         if normalized in {key, metric.scoring, metric.label.lower().replace(" ", "_")}:
             return metric
-    if name not in get_scorer_names():
-        raise ValueError(
-            f"There is no metric {name!r}; there are {', '.join(METRICS)} and the scorers of scikit-learn, which "
-            "sklearn.metrics.get_scorer_names() lists."
-        )
-    label = name.replace("neg_", "negative ").replace("_", " ")
-    fractions = tuple(key for key, metric in METRICS.items() if metric.percent)
-    return Metric(label, name, percent=name.startswith(fractions))
+    if name not in AVERAGED_SCORERS:
+        names = [*METRICS, *sorted(AVERAGED_SCORERS)]
+        raise ValueError(f"There is no metric {name!r}; there are {', '.join(names)}, and scorers as callables.")
+    return Metric(name.replace("_", " "), name, percent=True)
 
 
-AVERAGES = ("", "_macro", "_micro", "_samples", "_weighted")
-# Scorers of scikit-learn, by the lowest and highest value that they can take. Those that start with "neg_" are losses
-# with a minus sign, with values up to 0, and are not listed.
-RANGES: dict[tuple[float, float], tuple[str, ...]] = {
-    (0.0, 1.0): (
-        *("accuracy", "balanced_accuracy", "top_k_accuracy"),
-        *(f"{name}{average}" for name in ("f1", "jaccard", "precision", "recall") for average in AVERAGES),
-        *("average_precision", "roc_auc", "roc_auc_ovo", "roc_auc_ovo_weighted", "roc_auc_ovr", "roc_auc_ovr_weighted"),
-        *("completeness_score", "homogeneity_score", "v_measure_score", "normalized_mutual_info_score"),
-        *("fowlkes_mallows_score", "rand_score"),
-    ),
-    (-1.0, 1.0): ("matthews_corrcoef",),
-    (-0.5, 1.0): ("adjusted_rand_score",),
-    (-np.inf, 1.0): (
-        *("r2", "explained_variance", "d2_absolute_error_score", "d2_brier_score", "d2_log_loss_score"),
-        "adjusted_mutual_info_score",
-    ),
-    (0.0, np.inf): ("mutual_info_score", "positive_likelihood_ratio"),
-}
-UNBOUNDED = (-np.inf, np.inf)
+def check_metric(scoring: Scoring, classes: Labels) -> None:
+    """Raise ValueError if a scorer is not applicable to these classes."""
+    if scoring in POSITIVE_CLASS_SCORERS and len(classes) > 2:
+        raise ValueError(f"The metric {scoring!r} needs two classes; there are {len(classes)}. Use '{scoring}_macro'.")
 
 
 def metric_range(scoring: Scoring, n_classes: int | None = None) -> tuple[float, float]:
@@ -322,8 +158,7 @@ def metric_range(scoring: Scoring, n_classes: int | None = None) -> tuple[float,
     Parameters
     ----------
     scoring : str or callable
-        Name of a metric, as for :func:`get_metric`, or a scorer. The range of a callable is known if it is made from
-        the same function as a scorer of scikit-learn, with no other arguments.
+        Name of a metric, as for :func:`get_metric`, or a scorer, whose range is not known.
     n_classes : int, default=None
         Number of classes. The Brier score of two classes lies between 0 and 1, that of more classes between 0 and 2;
         None gives the wider range.
@@ -339,27 +174,75 @@ def metric_range(scoring: Scoring, n_classes: int | None = None) -> tuple[float,
     >>> metric_range("AUC"), metric_range("matthews_corrcoef"), metric_range("neg_brier_score", n_classes=2)
     ((0.0, 1.0), (-1.0, 1.0), (-1.0, 0.0))
     """
-    name = str(get_metric(scoring).scoring) if isinstance(scoring, str) else _scorer_name(scoring)
-    if name == "neg_brier_score":
-        return (-1.0, 0.0) if n_classes == 2 else (-2.0, 0.0)
-    for limits, names in RANGES.items():
-        if name in names:
-            return limits
-    return (-np.inf, 0.0) if name.startswith("neg_") else UNBOUNDED
+    if callable(scoring):
+        return -np.inf, np.inf
+    ranges = {
+        "neg_log_loss": (-np.inf, 0.0),
+        "neg_brier_score": (-1.0 if n_classes == 2 else -2.0, 0.0),
+        "matthews_corrcoef": (-1.0, 1.0),
+    }
+    return ranges.get(str(get_metric(scoring).scoring), (0.0, 1.0))
 
 
-def _scorer_name(scorer: Callable[..., float]) -> str:
-    """Return the name of the scikit-learn scorer with the same function, sign and arguments, or an empty string."""
-    function = getattr(scorer, "_score_func", None)
-    arguments = getattr(scorer, "_kwargs", {})
-    if function is None:
-        return ""
-    for name in get_scorer_names():
-        candidate = get_scorer(name)
-        has_same_function = candidate._score_func is function and candidate._sign == getattr(scorer, "_sign", 1)
-        if has_same_function and arguments.items() <= candidate._kwargs.items():
-            return name
-    return ""
+def uses_labels_only(scoring: Scoring) -> bool:
+    """Whether a metric is computed from predicted labels alone."""
+    return not callable(scoring) and scoring not in RESPONSE_METRICS
+
+
+def score_labels(scoring: Scoring, y: Any, predicted: Any, classes: Labels, sample_weight: Any = None) -> float:
+    """Score predicted labels by a metric that uses labels only.
+
+    The positive class of scorers that need one is 1, as in scikit-learn. If neither of two classes is 1, as for text,
+    it is the second one in sorted order, as for AUC.
+    """
+    if scoring == "accuracy":  # as in scikit-learn, whose checks of labels take a hundred times as long
+        return float(np.average(np.asarray(y) == predicted, weights=sample_weight))
+    scorer = get_scorer(scoring)
+    options = dict(scorer._kwargs)
+    if scoring in POSITIVE_CLASS_SCORERS and 1 not in classes.tolist():
+        options["pos_label"] = classes.tolist()[1]
+    with _ignore_undefined():
+        return float(scorer._score_func(y, predicted, **options, sample_weight=sample_weight))
+
+
+def score_model(scoring: Scoring, model: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
+    """Score of a fitted classifier; a callable gets sample weights if it, or the metric behind it, takes them."""
+    if callable(scoring):
+        parameters = inspect.signature(getattr(scoring, "_score_func", scoring)).parameters
+        weights = (
+            {"sample_weight": sample_weight} if "sample_weight" in parameters and sample_weight is not None else {}
+        )
+        with _ignore_undefined():
+            return float(scoring(model, X, y, **weights))
+    if uses_labels_only(scoring):
+        return score_labels(scoring, y, model.predict(X), model.classes_, sample_weight)
+    metric, methods = RESPONSE_METRICS[scoring]
+    for method in methods:
+        if hasattr(model, method):
+            return metric(y, np.asarray(getattr(model, method)(X)), model.classes_, sample_weight)
+    raise AttributeError(f"The metric needs {' or '.join(methods)}, but the classifier does not have it.")
+
+
+def _ignore_undefined() -> Any:
+    """Ignore warnings about undefined scores, which are left out with one warning for all models."""
+    return ignore_warnings(UndefinedMetricWarning, (UserWarning, "y_pred contains classes not in y_true"))
+
+
+class FixedPredictions(ClassifierMixin, BaseEstimator):
+    """A classifier with stored results of its methods for one batch, for metrics that take a classifier."""
+
+    def __init__(self, classes: Any, responses: Mapping[str, Any]) -> None:
+        self.classes_ = classes
+        for name, values in responses.items():
+            setattr(self, name, self._make_method(name, values))
+
+    @staticmethod
+    def _make_method(name: str, values: Any) -> Callable[[Any], Any]:
+        def method(X: Any) -> Any:
+            return values
+
+        method.__name__ = name  # by which scorers distinguish responses
+        return method
 
 
 class Scorer:
@@ -374,60 +257,52 @@ class Scorer:
         self.scoring = scoring
         self.samples = samples
         self.splits = splits
-        self._scorer = get_metric_scorer(scoring, FixedPredictions(samples.classes, {}))
-        self._uses_labels = not callable(scoring) and uses_labels_only(scoring)
-        self._undefined: dict[int, str] = {}
 
     def __call__(self, prediction: Prediction) -> float:
         """Score of a prediction; raises ValueError or AttributeError if a response that the metric needs is missing."""
+        responses = prediction.responses
         if prediction.codes is None or self.undefined_reason(prediction.split):
             return np.nan
-        if "score" in prediction.responses:
-            return float(prediction.responses["score"])
-        classes = prediction.responses.get("classes_", self.samples.classes)
-        predicted = self.samples.classes[prediction.codes]
-        return self._score(self.splits[prediction.split][1], predicted, prediction.responses, classes)
+        if "score" in responses:
+            return float(responses["score"])
+        stored = {"predict": self.samples.classes[prediction.codes], **responses}
+        return self._score(prediction.split, stored, stored.pop("classes_", self.samples.classes))
 
     def score_probabilities(self, split: int, P: Array, codes: Ints | None = None) -> float:
         """Score of probabilities of all classes, and of predicted classes, by default the most probable ones."""
         if self.undefined_reason(split):
             return np.nan
         classes = self.samples.classes
-        responses = {}
-        if not self._uses_labels:
+        responses = {"predict": classes[P.argmax(axis=1) if codes is None else codes]}
+        if not uses_labels_only(self.scoring):
             logits = np.log(np.maximum(P, SMALLEST_PROBABILITY))
-            decisions = logits[:, 1] - logits[:, 0] if len(classes) == 2 else logits
-            responses = {"predict_proba": P, "decision_function": decisions}
-        predicted = classes[P.argmax(axis=1) if codes is None else codes]
-        return self._score(self.splits[split][1], predicted, responses, classes)
+            responses["predict_proba"] = P
+            responses["decision_function"] = logits[:, 1] - logits[:, 0] if len(classes) == 2 else logits
+        return self._score(split, responses, classes)
 
-    def _score(self, test: Ints, predicted: Labels, responses: Mapping[str, Any], classes: Labels) -> float:
-        y = self.samples.y[test]
-        weight = self._weight(test)
-        if self.scoring == "accuracy":  # as in scikit-learn, whose checks of labels take a hundred times as long
-            return float(np.average(y == predicted, weights=weight))
-        if self._uses_labels:
-            return _score_labels(self._scorer, y, predicted, weight)
-        if isinstance(self.scoring, str) and self.scoring in OWN_METRICS:
-            return _score_response(self.scoring, responses, y, classes, weight)
-        stored = FixedPredictions(classes, {"predict": predicted, **responses})
-        return apply_scorer(self._scorer, stored, _safe_indexing(self.samples.X, test), y, weight)
+    def _score(self, split: int, responses: Mapping[str, Any], classes: Labels) -> float:
+        test = self.splits[split][1]
+        weight = None if self.samples.weight is None else self.samples.weight[test]
+        X = _safe_indexing(self.samples.X, test) if callable(self.scoring) else None
+        return score_model(self.scoring, FixedPredictions(classes, responses), X, self.samples.y[test], weight)
 
     def undefined_reason(self, split: int) -> str:
         """Why the metric is not defined on a split; empty if it is."""
-        if split not in self._undefined:
-            train, test = self.splits[split]
-            weight = self._weight(test)
-            reason = ""
-            if weight is not None and not weight.any():
-                reason = "its samples have no weight"
-            elif self.scoring != "accuracy" and not callable(self.scoring):
-                try:
-                    reason = "" if np.isfinite(self._perfect_score(train, test)) else "it is not a number there"
-                except ValueError as error:
-                    reason = str(error)
-            self._undefined[split] = reason
-        return self._undefined[split]
+        train, test = self.splits[split]
+        weight = self.samples.weight
+        if weight is not None:
+            test = test[weight[test] > 0]
+            if not len(test):
+                return "its samples have no weight"
+        if self.scoring not in RESPONSE_METRICS:
+            return ""
+        present = np.unique(self.samples.codes[test])
+        is_known = np.isin(present, self.samples.codes[train])
+        if RESPONSE_METRICS[self.scoring][1] == PROBABILITIES:
+            return "" if is_known.all() else "it needs samples of classes that occur in the training data"
+        if is_known.any() and len(present) > 1:
+            return ""
+        return "it needs samples of at least two classes that occur in the training data"
 
     def warn_undefined(self, is_defined: Mask) -> None:
         """Warn about the first splits on which the metric is not defined; raise ValueError if it is on none of them."""
@@ -435,88 +310,20 @@ class Scorer:
         if not splits:
             return
         name = self.scoring if isinstance(self.scoring, str) else "The score"
-        domains = [np.unique(self.samples.domain[self.splits[k][1]].astype(str)).tolist() for k in splits]
-        distinct_domains = dict.fromkeys(domain for part in domains for domain in part)
-        reason = (self.undefined_reason(splits[0]) or "it is NaN for all models").rstrip(".")
+        domains = np.unique(np.concatenate([self.samples.domain[self.splits[k][1]].astype(str) for k in splits]))
+        reason = self.undefined_reason(splits[0]) or "it is NaN for all models"
         message = (
             f"{name} is not defined on {len(splits)} of {len(is_defined)} held-out parts, with the domains "
-            f"{format_list(distinct_domains)}; reason for the first: {reason}. "
+            f"{format_list(domains.tolist())}; reason for the first: {reason}. "
         )
         if not is_defined.any():
             raise ValueError(f"{message}Hold out parts that have all classes, or score by accuracy.")
         warn(f"{message}They are left out of the means of all models.", UndefinedMetricWarning)
 
-    def _weight(self, rows: Ints) -> Array | None:
-        return None if self.samples.weight is None else self.samples.weight[rows]
 
-    def _perfect_score(self, train: Ints, test: Ints) -> float:
-        """Score of perfect predictions, as far as the true classes are among the training classes."""
-        y = self.samples.y[test]
-        known = np.unique(self.samples.y[train])
-        P = (y[:, None] == known).astype(np.float64)
-        P[~P.any(axis=1)] = 1 / len(known)
-        decisions = 2 * P[:, 1] - 1 if len(known) == 2 else P
-        return self._score(test, y, {"predict_proba": P, "decision_function": decisions}, known)
-
-
-def _has_response(name: str) -> Callable[[FixedPredictions], bool]:
-    return lambda classifier: name in classifier.responses
-
-
-class FixedPredictions(ClassifierMixin, BaseEstimator):
-    """A classifier with stored predictions for one batch, for scorers of users, which take a classifier."""
-
-    def __init__(self, classes: Any, responses: dict[str, Any]) -> None:
-        self.classes_ = classes
-        self.responses = responses
-
-    def fit(self, X: Any, y: Any) -> Self:
-        """Learn nothing."""
-        return self
-
-    def predict(self, X: Any) -> Any:
-        """The labels."""
-        return self.responses["predict"]
-
-    @available_if(_has_response("predict_proba"))
-    def predict_proba(self, X: Any) -> Any:
-        """The probabilities."""
-        return self.responses["predict_proba"]
-
-    @available_if(_has_response("decision_function"))
-    def decision_function(self, X: Any) -> Any:
-        """The decision values."""
-        return self.responses["decision_function"]
-
-
-class Score(NamedTuple):
-    """Score of a candidate on a split, or why there is none; its cost; and what breaks ties."""
-
-    value: float
-    error: str
-    fit_seconds: float
-    predict_seconds: float
-    n_components: float
-    ridge: float
-    weight: float
-
-
-def score_predictions(
-    predictions: Iterable[Prediction], score: Callable[[Prediction], float]
-) -> Iterator[tuple[int, int, Score]]:
-    """Positions of candidate and split, and the score, for each prediction."""
-    for prediction in predictions:
-        value = np.nan
-        error = prediction.error
-        try:
-            value = score(prediction)
-        except (ValueError, AttributeError) as missing:  # the scorer needs a method that the classifier does not have
-            error = f"{type(missing).__name__}: {missing}"
-        facts = (float(getattr(prediction, name)) for name in FIT_FACTS)
-        yield prediction.candidate, prediction.split, Score(value, error, *facts)
-
-
-def tabulate_scores(scored: Iterable[tuple[int, int, Score]], n_candidates: int, n_splits: int) -> dict[str, Any]:
+def tabulate_scores(
+    predictions: Iterable[Prediction], score: Callable[[Prediction], float], n_candidates: int, n_splits: int
+) -> dict[str, Any]:
     """Scores and costs by candidate and split, mean scores, and the first error of each candidate.
 
     Only `defined` splits count: those on which some candidate has a score, or all candidates failed.
@@ -525,20 +332,23 @@ def tabulate_scores(scored: Iterable[tuple[int, int, Score]], n_candidates: int,
     scores = np.full(shape, np.nan)
     facts = {name: np.zeros(shape) for name in FIT_FACTS}
     reasons = np.full(shape, "", dtype=object)
-    for candidate, split, score in scored:
-        scores[candidate, split] = score.value
-        reasons[candidate, split] = score.error
+    for prediction in predictions:
+        position = prediction.candidate, prediction.split
+        reasons[position] = prediction.error
+        try:
+            scores[position] = score(prediction)
+        except (ValueError, AttributeError) as missing:  # the scorer needs a method that the classifier does not have
+            reasons[position] = f"{type(missing).__name__}: {missing}"
         for name, values in facts.items():
-            values[candidate, split] = getattr(score, name)
+            values[position] = getattr(prediction, name)
     scored_by_none = ~np.isfinite(scores).any(axis=0)
     defined = ~(scored_by_none & (reasons == "").any(axis=0))
     reasons[~np.isfinite(scores) & (reasons == "")] = "The score is not a number."
-    errors = [next(filter(None, row[defined]), "") for row in reasons]
     return {
         "scores": scores,
         "defined": defined,
         "seconds": facts["fit_seconds"] + facts["predict_seconds"],
-        "errors": errors,
+        "errors": [next(filter(None, row[defined]), "") for row in reasons],
         "facts": facts,
         "mean_test_score": scores[:, defined].mean(axis=1) if defined.any() else np.full(n_candidates, np.nan),
         "mean_n_components": facts["n_components"].mean(axis=1),
@@ -567,11 +377,6 @@ def best_index(results: dict[str, Any], among: Sequence[int] | Ints | None = Non
     return min(facts)[-1]
 
 
-def count_ties(means: Array) -> int:
-    """Number of further settings that share the best mean."""
-    return int(np.sum(means >= np.nanmax(means) - TIE_TOLERANCE)) - 1 if np.isfinite(means).any() else 0
-
-
 @dataclass(frozen=True)
 class CandidateResult:
     """Result of a variant of a method with its best settings on each held-out part.
@@ -583,8 +388,6 @@ class CandidateResult:
     scores : ndarray of shape (n_splits,)
         On each held-out part, of the settings that are best on the other parts; NaN where it failed, and where the
         metric is not defined.
-    ties : int
-        Number of other settings with the same mean.
     seconds : float
         Cost of all settings of the variant.
     error : str
@@ -597,7 +400,6 @@ class CandidateResult:
 
     candidate: Candidate
     scores: Array
-    ties: int = 0
     seconds: float = 0.0
     error: str = ""
     defined: Any = ...
@@ -649,9 +451,8 @@ def best_by_variant(
             scored = tuple(candidates[i] for i in positions)
         error = next((results["errors"][i] for i in variant if results["errors"][i]), "")
         seconds = float(sum(results["seconds"][i].sum() for i in variant))
-        tied = count_ties(results["mean_test_score"][variant])
         error = "" if np.isfinite(results["mean_test_score"][best]) else error
-        variants.append(CandidateResult(candidates[best], scores, tied, seconds, error, results["defined"], scored))
+        variants.append(CandidateResult(candidates[best], scores, seconds, error, results["defined"], scored))
     return variants
 
 

@@ -58,6 +58,7 @@ from ..model_selection import (
     select_model,
     single_thread,
     warn_about_failures,
+    uses_labels_only,
 )
 from ..shift import Novelty, find_column_notices
 from ..tables import (
@@ -575,11 +576,14 @@ def apply_threshold(
     }
     column = int(np.flatnonzero(classes == event)[0])
     labels = classes[np.where(flagged, column, 1 - column)]
-    scores = [
-        score_labels(fitted.metric.scoring, classes[codes], labels[domain == i]) for i, codes in enumerate(fitted.codes)
-    ]
-    if None not in scores:
-        fitted = replace(fitted, scores=np.where(np.isfinite(fitted.scores), np.array(scores, dtype=float), np.nan))
+    scoring = fitted.metric.scoring
+    if uses_labels_only(scoring):
+        by_domain = [labels[domain == i] for i in range(len(fitted.codes))]
+        scores = [
+            score_labels(scoring, classes[codes], predicted, classes)
+            for codes, predicted in zip(fitted.codes, by_domain, strict=True)
+        ]
+        fitted = replace(fitted, scores=np.where(np.isfinite(fitted.scores), scores, np.nan))
     return replace(model, threshold=choice.threshold, positive_code=column), fitted, facts
 
 
