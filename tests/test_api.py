@@ -93,7 +93,7 @@ WRONG = {
     "path and y": ({"data": "table.csv", "y": [1, 2]}, "cannot be combined with the path of a table"),
     "feature map": (dict(data=TABLE, **COLUMNS, feature_map="fourier"), "feature_map must be one of auto, none"),
     "metric": (dict(data=TABLE, **COLUMNS, metric="acuracy"), "There is no metric 'acuracy'"),
-    "regression": (dict(data=TABLE, **COLUMNS, metric="r2"), "measures differences between numbers"),
+    "regression": (dict(data=TABLE, **COLUMNS, metric="r2"), "There is no metric .r2."),
     "transductive": (dict(data=TABLE, **COLUMNS, methods="centered logistic"), "transductive"),
 }
 

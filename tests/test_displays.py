@@ -42,21 +42,11 @@ def row(name, kind="plain", chosen=False, **scores):
     return LeaderboardRow(name, kind, np.mean(values), error, scores, is_selected=chosen)
 
 
-def texts(ax):
-    return [text.get_text() for text in ax.texts]
-
-
 def test_every_contender_has_a_row_with_its_name_kind_and_numbers(model):
     display = LeaderboardDisplay.from_classifier(model)
     names = [label.get_text() for label in display.ax_.get_yticklabels()]
-    assert names == [row.model for row in model.leaderboard_]
-    (right,) = display.ax_.child_axes
-    for label, row in zip(right.get_yticklabels(), model.leaderboard_, strict=True):
-        text = label.get_text()
-        assert f"{row.mean:.3f} ± {row.standard_error:.3f}" in text
-        assert row.kind in text
-        assert ("selected" in text) == row.is_selected
-        assert (label.get_fontweight() == "bold") == row.is_selected
+    expected = [f"{r.model} ({r.kind}): {r.mean:.3f} ± {r.standard_error:.3f}" for r in model.leaderboard_]
+    assert names == expected
     assert display.ax_.get_ylim() == (len(names) - 0.5, -0.5)  # the best is on top
     assert display.ax_.get_xlabel() == "accuracy on held-out domains"
 
@@ -66,7 +56,6 @@ def test_points_are_the_scores_on_each_held_out_domain(model):
     drawn = {line.get_label(): line for line in display.ax_.lines}
     for domain in "abc":
         np.testing.assert_array_equal(drawn[domain].get_xdata(), [row.scores[domain] for row in model.leaderboard_])
-    assert len({drawn[domain].get_marker() for domain in "abc"}) == 3  # told apart without colors, too
     assert len({drawn[domain].get_color() for domain in "abc"}) == 3
 
 
@@ -89,8 +78,7 @@ def test_means_have_one_standard_error_to_either_side_and_transductive_ones_are_
 def test_a_contender_that_failed_says_so():
     rows = [row("x", chosen=True, a=0.9, b=0.7), row("y", "inductive", a=np.nan, b=np.nan)]
     display = LeaderboardDisplay(rows).plot()
-    assert texts(display.ax_) == ["failed"]
-    assert display.ax_.child_axes[0].get_yticklabels()[1].get_text() == "inductive"
+    assert display.ax_.get_yticklabels()[1].get_text() == "y (inductive): failed"
     display.figure_.canvas.draw()
 
 
@@ -100,19 +88,18 @@ def test_twenty_long_names_and_many_domains_fit_in_the_figure():
             f"a rather long name of model {i}, target-centered",
             "transductive",
             i == 0,
-            **{f"d{k}": 0.5 for k in range(9)},
+            **{f"d{k}": 0.5 for k in range(11)},
         )
         for i in range(20)
     ]
     display = LeaderboardDisplay(rows).plot()
     display.figure_.canvas.draw()
     renderer, whole = display.figure_.canvas.get_renderer(), display.figure_.bbox
-    labels = [*display.ax_.get_yticklabels(), *display.ax_.child_axes[0].get_yticklabels()]
+    labels = display.ax_.get_yticklabels()
     boxes = [label.get_window_extent(renderer) for label in labels]
     assert all(box.x0 >= whole.x0 and box.x1 <= whole.x1 for box in boxes)
-    assert all(below.y1 <= above.y0 for above, below in pairwise(boxes[:20]))
-    legend = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert legend == ["one of 9 held-out domains", "mean, 1 standard error"]
+    assert all(below.y1 <= above.y0 for above, below in pairwise(boxes))
+    assert display.ax_.get_legend() is None
 
 
 def test_the_leaderboard_as_a_frame(model):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Self, overload
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import stdtrit
@@ -17,10 +17,7 @@ from ..report import import_pyplot
 from ..utils.optional_imports import optional_import
 from ._scoring import Metric
 
-# The palette of Okabe and Ito, which color-blind readers can distinguish; markers differ as well, for prints in gray.
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-MARKERS = ("o", "s", "^", "D", "v", "P")
-ACCENT = "#D55E00"
+MAX_NAMED_DOMAINS = 10  # as many as there are colors
 SHOWN_COLUMNS = ("model", "kind", "mean", "standard_error", "weight")
 MIN_DOMAINS_FOR_INTERVAL = 3  # with two domains, the 97.5% quantile of Student's t is 12.7
 MAX_USABLE_SHARE = 0.25  # half-width of the widest informative interval, as a fraction of the range of the metric
@@ -244,21 +241,22 @@ class Forecast:
 
     def explain_missing_interval(self) -> str:
         """Explain why the interval is not informative, and how many domains are needed; without a full stop."""
-        largest_half_width = MAX_USABLE_SHARE * (self.bounds[1] - self.bounds[0])
         spread = float(np.std(self.scores, ddof=1)) if self.n_domains > 1 else 0.0
         half_width = (self.upper - self.lower) / 2
         if spread == 0 and np.isfinite(half_width):
             # The interval contains the standard error of scores on few rows, even if the scores happen to be equal.
             t_quantile = stdtrit(max(self.n_domains - 1, 1), (1 + self.level) / 2)
             spread = half_width / (t_quantile * np.sqrt(1 + 1 / max(self.n_domains, 1)))
-        return explain_missing_interval(self.n_domains, spread, largest_half_width, self._format_size, self.level)
+        largest_half_width = MAX_USABLE_SHARE * (self.bounds[1] - self.bounds[0])
+
+        def format_size(size: float) -> str:
+            return f"{100 * size:.0f} points" if self.is_percent else f"{size:.2f}"
+
+        return explain_missing_interval(self.n_domains, spread, largest_half_width, format_size, self.level)
 
     def format_score(self, score: float) -> str:
         """Format a score, in percent if the metric is a share."""
         return f"{100 * score:.0f}%" if self.is_percent else f"{score:.2f}"
-
-    def _format_size(self, size: float) -> str:
-        return f"{100 * size:.0f} points" if self.is_percent else f"{size:.2f}"
 
     @property
     def interval_text(self) -> str:
@@ -338,16 +336,10 @@ class LeaderboardRow:
     is_selected: bool = False
 
 
-@dataclass(frozen=True, repr=False)
-class Leaderboard(Sequence[LeaderboardRow]):
-    """Models with their cross-fitted scores, best first: a sequence of rows with attributes.
+class Leaderboard(tuple[LeaderboardRow, ...]):
+    """Models with their cross-fitted scores, best first: a tuple of rows with attributes.
 
     ``print`` and notebooks show a table.
-
-    Attributes
-    ----------
-    rows : tuple of LeaderboardRow
-        The models.
 
     Examples
     --------
@@ -361,25 +353,12 @@ class Leaderboard(Sequence[LeaderboardRow]):
     logistic  plain  0.750           0.050   1.000  selected
     """
 
-    rows: tuple[LeaderboardRow, ...] = ()
+    __slots__ = ()
 
     @property
     def selected(self) -> LeaderboardRow:
         """The selected model."""
-        return next(row for row in self.rows if row.is_selected)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, index: int) -> LeaderboardRow: ...
-    @overload
-    def __getitem__(self, index: slice) -> Leaderboard: ...
-    def __getitem__(self, index: int | slice) -> LeaderboardRow | Leaderboard:
-        return Leaderboard(self.rows[index]) if isinstance(index, slice) else self.rows[index]
-
-    def __iter__(self) -> Iterator[LeaderboardRow]:
-        return iter(self.rows)
+        return next(row for row in self if row.is_selected)
 
     def to_frame(self) -> Any:
         """Return the leaderboard as a pandas DataFrame.
@@ -391,48 +370,35 @@ class Leaderboard(Sequence[LeaderboardRow]):
             held-out domain.
         """
         pandas = optional_import("pandas", "to_frame()")
-        names = [entry.name for entry in fields(LeaderboardRow) if entry.name != "scores"]
         rows = []
-        for row in self.rows:
+        for row in self:
             scores = {f"score_{domain}": score for domain, score in row.scores.items()}
-            rows.append({**{name: getattr(row, name) for name in names}, **scores})
-        return pandas.DataFrame(rows)
-
-    def _cells(self) -> list[list[str]]:
-        """The shown columns of all rows as text."""
-        numbers = SHOWN_COLUMNS[2:]
-        return [[row.model, row.kind, *(_format_number(getattr(row, name)) for name in numbers)] for row in self.rows]
+            rows.append({**vars(row), **scores})
+        return pandas.DataFrame(rows).drop(columns="scores", errors="ignore")
 
     def __repr__(self) -> str:
-        lines = [list(SHOWN_COLUMNS), *self._cells()]
-        widths = [max(len(line[i]) for line in lines) for i in range(len(SHOWN_COLUMNS))]
-        marks = ["", *("  selected" if row.is_selected else "" for row in self.rows)]
+        lines = [SHOWN_COLUMNS]
+        for row in self:
+            numbers = (getattr(row, name) for name in SHOWN_COLUMNS[2:])
+            lines.append((row.model, row.kind, *(f"{value:.3f}" if np.isfinite(value) else "-" for value in numbers)))
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        marks = ["", *("  selected" if row.is_selected else "" for row in self)]
         texts = []
         for line, mark in zip(lines, marks, strict=True):
-            names = [cell.ljust(width) for cell, width in zip(line[:2], widths[:2], strict=True)]
-            numbers = [cell.rjust(width) for cell, width in zip(line[2:], widths[2:], strict=True)]
-            texts.append("  ".join([*names, *numbers]) + mark)
+            cells = [f"{cell:{'<' if i < 2 else '>'}{widths[i]}}" for i, cell in enumerate(line)]
+            texts.append("  ".join(cells) + mark)
         return "\n".join(texts)
 
     def _repr_html_(self) -> str:
-        header = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in SHOWN_COLUMNS)
-        body = []
-        for row, cells in zip(self.rows, self._cells(), strict=True):
-            style = ' style="font-weight:bold"' if row.is_selected else ""
-            body.append(f"<tr{style}>{''.join(f'<td>{html.escape(cell)}</td>' for cell in cells)}</tr>")
-        return f"<table><thead><tr>{header}</tr></thead><tbody>{''.join(body)}</tbody></table>"
-
-
-def _format_number(value: float) -> str:
-    return f"{value:.3f}" if np.isfinite(value) else "-"
+        return f"<pre>{html.escape(repr(self))}</pre>"
 
 
 class LeaderboardDisplay:
     """Scores of the models of an UnseenClassifier on each held-out domain.
 
     The rows are the models, best first: a point for each held-out domain, a diamond at the mean with an error bar of
-    one standard error, and both as numbers. The row of the selected model is shaded. The text at the right contains the
-    kind of each model; the diamonds of *transductive* models, which need batches of the new domain, are hollow.
+    one standard error, and both as numbers. The row of the selected model is shaded. The diamonds of *transductive*
+    models, which need batches of the new domain, are hollow.
 
     Parameters
     ----------
@@ -504,90 +470,19 @@ class LeaderboardDisplay:
             ax = import_pyplot().subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
         self.ax_ = ax
         self.figure_ = ax.figure
+        for domain in self.rows[0].scores:
+            ax.plot([row.scores[domain] for row in self.rows], range(len(self.rows)), "o", alpha=0.7, label=domain)
+        names = []
         for level, row in enumerate(self.rows):
+            numbers = f"{row.mean:.3f} ± {row.standard_error:.3f}" if np.isfinite(row.mean) else "failed"
+            names.append(f"{row.model} ({row.kind}): {numbers}")
+            face = "white" if row.kind == "transductive" else "black"
+            ax.errorbar(row.mean, level, xerr=row.standard_error, fmt="D", color="black", markerfacecolor=face)
             if row.is_selected:
-                ax.axhspan(level - 0.5, level + 0.5, color=ACCENT, alpha=0.15, linewidth=0, zorder=0)
-            if np.isfinite(row.mean):
-                ax.errorbar(
-                    row.mean,
-                    level,
-                    xerr=row.standard_error,
-                    fmt="D",
-                    color="black",
-                    markersize=7,
-                    markerfacecolor="white" if row.kind == "transductive" else "black",
-                    capsize=3,
-                    elinewidth=1.5,
-                    zorder=4,
-                )
-            else:
-                ax.text(
-                    0.5,
-                    level,
-                    "failed",
-                    style="italic",
-                    transform=ax.get_yaxis_transform(),
-                    ha="center",
-                    va="center",
-                )
-        self._plot_domains()
-        ax.plot([], [], "D", color="black", label="mean, 1 standard error")
-        ax.set_ylim(len(self.rows) - 0.5, -0.5)
-        self._add_labels()
-        return self
-
-    def _plot_domains(self) -> None:
-        """Plot a point for each held-out domain; more domains than colors have the same color and marker."""
-        domains = list(self.rows[0].scores)
-        has_colors = len(domains) <= len(COLORS)
-        levels = np.arange(len(self.rows))
-        for k, domain in enumerate(domains):
-            label = None
-            if has_colors:
-                label = str(domain)
-            elif k == 0:
-                label = f"one of {len(domains)} held-out domains"
-            self.ax_.plot(
-                [row.scores[domain] for row in self.rows],
-                levels,
-                linestyle="",
-                color=COLORS[k] if has_colors else "0.5",
-                marker=MARKERS[k] if has_colors else "o",
-                markersize=6,
-                alpha=0.8,
-                zorder=3,
-                label=label,
-            )
-
-    def _add_labels(self) -> None:
-        ax = self.ax_
-        levels = range(len(self.rows))
-        ax.set_yticks(levels, [row.model for row in self.rows])
-        right = ax.secondary_yaxis("right")
-        right.set_yticks(levels, [_summary(row) for row in self.rows])
-        for axis in (ax, right):
-            axis.tick_params(axis="y", length=0)
-            for label, row in zip(axis.get_yticklabels(), self.rows, strict=True):
-                label.set_fontweight("bold" if row.is_selected else "normal")
-            axis.spines[:].set_visible(False)
-        ax.spines["bottom"].set_visible(True)
-        ax.grid(axis="x", color="0.9")
-        ax.set_axisbelow(True)
+                ax.axhspan(level - 0.5, level + 0.5, alpha=0.15, linewidth=0, zorder=0)
+        ax.set_yticks(range(len(names)), names)
+        ax.set_ylim(len(names) - 0.5, -0.5)
         ax.set_xlabel(f"{self.score_name} on held-out domains")
-        # The legend is above the axes and starts below the names of models; long names of domains need several rows.
-        max_length = max(len(str(domain)) for domain in self.rows[0].scores)
-        ax.legend(
-            frameon=False,
-            fontsize="small",
-            loc="lower left",
-            bbox_to_anchor=(-0.1, 1),
-            ncols=min(7, max(1, 110 // (max_length + 6))),
-            borderaxespad=0.3,
-            handletextpad=0.1,
-            columnspacing=1.2,
-        )
-
-
-def _summary(row: LeaderboardRow) -> str:
-    numbers = f"{row.mean:.3f} ± {row.standard_error:.3f}  " if np.isfinite(row.mean) else ""
-    return f"{numbers}{row.kind}{', selected' if row.is_selected else ''}"
+        if len(self.rows[0].scores) <= MAX_NAMED_DOMAINS:
+            ax.legend(title="held-out domain", fontsize="small")
+        return self
