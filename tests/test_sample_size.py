@@ -13,7 +13,7 @@ from unseen.model_selection import (
     forecast,
     is_informative,
 )
-from unseen.model_selection._conformal import ConformalSets
+from unseen.model_selection._ensemble import ConformalSets
 
 
 def half_width(m, spread, kind, level=0.95):
@@ -52,15 +52,6 @@ def test_so_many_domains_attain_a_coverage_and_one_less_does_not(coverage):
     if m > 1:
         with pytest.raises(ValueError, match="is not attainable"):
             ConformalSets([rows] * (m - 1)).check_coverage(coverage)
-
-
-def test_a_threshold_that_leaves_out_some_scores_takes_more_domains():
-    """A tenth of the scores are 1, where sets hold all classes."""
-    rows = np.r_[np.linspace(0, 0.5, 90), np.ones(10)]
-    m = domains_for_coverage(0.8, share=0.9)
-    assert ConformalSets([rows] * m).thresholds(0.8, 2)[0] < 1
-    assert ConformalSets([rows] * (m - 1)).thresholds(0.8, 2)[0] == 1
-    assert domains_for_coverage(0.8, share=0.8) is None
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +38,6 @@ LOG_INVERSE_TEMPERATURE_RANGE = (math.log(1e-3), math.log(1e3))
 TEMPERATURE_TOLERANCE = 1e-9
 # Enough steps to bisect the whole range to that tolerance; Newton steps usually take about seven.
 MAX_TEMPERATURE_STEPS = 80
-# Array entries of a vectorized step, so that the arrays stay in the processor's cache.
-MAX_BLOCK_ENTRIES = 2**17
 N_CALIBRATION_BINS = 15
 # Rows of a domain that count at most in the fit of a `LogitCalibration`: domains differ in ways that a slope and
 # intercepts do not describe, so more rows of one domain are little further evidence about the next one.
@@ -60,6 +57,7 @@ CALIBRATION_TOLERANCE = 1e-4
 # Groups of domains that are left out of the fit of a calibration in turn, to compare it with a temperature alone.
 N_CALIBRATION_GROUPS = 3
 MAX_CALIBRATION_STEPS = 50
+MAX_PRECISION = 1e12  # of intercepts that are zero
 
 
 def row_weights(domains: Sequence[npt.NDArray[Any]], weights: RowWeights = None) -> Array:
@@ -111,55 +109,59 @@ def fit_temperatures(scores: Arrays, codes: Codes, kept: Mask, weights: RowWeigh
     """Inverse temperatures of one candidate that minimize the smoothed log loss, one for each row of `kept`.
 
     The loss of a row is that of its class, but for a share `LABEL_SMOOTHING`, which is the mean over all classes. Row f
-    of `kept` (F, m) selects the domains of fit f; domains that are not kept have no influence, not even on rounding.
-    The loss is convex in the inverse temperature, and a bracketed Newton method searches its logarithm. Rows of a class
-    that was absent from training have an infinite loss at any temperature and are left out. The result is 1 where no
-    row is left.
+    of `kept` (F, m) selects the domains of fit f. The loss is convex in the inverse temperature, and a bracketed Newton
+    method searches its logarithm. Rows of a class that was absent from training have an infinite loss at any
+    temperature and are left out. The result is 1 where no row is left.
     """
-    S = np.concatenate([class_scores(part) for part in scores])
-    truth = np.arange(len(S)), np.concatenate(codes)
-    domain = np.repeat(np.arange(len(codes)), [len(part) for part in codes])
-    share = np.isfinite(S[truth]) * (1.0 if weights is None else np.concatenate(weights))
-    totals = np.bincount(domain, share, minlength=len(codes))
-    share = np.divide(share, totals[domain], out=np.zeros(len(S)), where=totals[domain] > 0)
-    # Margins to the largest score of a row are never positive, whatever the true class.
-    D = np.where(np.isfinite(S), S - S.max(axis=1, keepdims=True), UNSEEN_CLASS_MARGIN)
-    is_known = D > UNSEEN_CLASS_MARGIN
-    spread = np.where(is_known, -D, 0.0).sum(axis=1) / np.maximum(np.sum(is_known, axis=1), 1)
-    D_truth = np.where(share > 0, (1 - LABEL_SMOOTHING) * D[truth] - LABEL_SMOOTHING * spread, 0.0)
-    fits_per_block = max(1, MAX_BLOCK_ENTRIES // D.size)
-    blocks = [kept[first : first + fits_per_block] for first in range(0, len(kept), fits_per_block)]
-    return np.concatenate([_minimize_log_loss(D, D_truth, block[:, domain] * share, spread) for block in blocks])
+    domains = []  # margins, what the true classes contribute to the derivative of the loss, and weights
+    for k, (domain_scores, domain_codes) in enumerate(zip(scores, codes, strict=True)):
+        S = class_scores(domain_scores)
+        is_used = np.isfinite(true_class_values(S, domain_codes))
+        weight = np.ones(len(S)) if weights is None else weights[k]
+        S = S[is_used]
+        weight = weight[is_used]
+        # Margins to the largest score of a row are never positive, whatever the true class.
+        D = np.where(np.isfinite(S), S - S.max(axis=1, keepdims=True), UNSEEN_CLASS_MARGIN)
+        is_known = D > UNSEEN_CLASS_MARGIN
+        spread = np.where(is_known, -D, 0.0).sum(axis=1) / np.sum(is_known, axis=1)
+        target = (1 - LABEL_SMOOTHING) * true_class_values(D, domain_codes[is_used]) - LABEL_SMOOTHING * spread
+        domains.append((D, target, weight / max(weight.sum(), MIN_PROBABILITY), spread))
+    betas = np.ones(len(kept))
+    for f, is_kept in enumerate(kept):
+        parts = [domain for domain, keep in zip(domains, is_kept, strict=True) if keep and domain[2].any()]
+        if parts:
+            betas[f] = _minimize_log_loss(*map(np.concatenate, zip(*parts, strict=True)))
+    return betas
 
 
-def _minimize_log_loss(D: Array, D_truth: Array, A: Array, spread: Array) -> Array:
-    """Inverse temperatures (F,) that minimize the log loss of rows weighted by A (F, n)."""
-    total = A.sum(axis=1)
-    scale = np.divide(A @ spread, total, out=np.ones(len(A)), where=total > 0)
-    u = np.clip(-np.log(np.where(scale > 0, scale, 1.0)), *LOG_INVERSE_TEMPERATURE_RANGE)
-    low = np.full(len(A), LOG_INVERSE_TEMPERATURE_RANGE[0])
-    high = np.full(len(A), LOG_INVERSE_TEMPERATURE_RANGE[1])
-    moving = np.ones(len(A), dtype=bool)  # a fit that has converged stays where it is
+def _minimize_log_loss(D: Array, target: Array, weights: Array, spread: Array) -> float:
+    """Inverse temperature that minimizes the log loss of weighted rows with margins D (n, C)."""
+    low, high = LOG_INVERSE_TEMPERATURE_RANGE
+    scale = weights @ spread / weights.sum()
+    u = float(np.clip(-np.log(scale) if scale > 0 else 0.0, low, high))
     for _ in range(MAX_TEMPERATURE_STEPS):
         beta = np.exp(u)
-        E = np.exp(beta[:, None, None] * D)
-        Z = E.sum(axis=2)
-        mean = np.einsum("fnc,nc->fn", E, D) / Z
-        square = np.einsum("fnc,nc->fn", E, D * D) / Z
-        slope = np.sum(A * (mean - D_truth), axis=1)  # derivative of the loss, which increases with beta
-        curvature = np.sum(A * (square - mean**2), axis=1)
-        low = np.where(slope < 0, u, low)
-        high = np.where(slope > 0, u, high)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            newton = np.clip(u - slope / (beta * curvature), *LOG_INVERSE_TEMPERATURE_RANGE)
-        # A Newton step outside the bracket, or NaN, is replaced by bisection.
-        step = np.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
-        step = np.where(moving & (slope != 0), step, u)
-        moving &= np.abs(step - u) >= TEMPERATURE_TOLERANCE
-        u = step
-        if not moving.any():
+        E = np.exp(beta * D)
+        Z = E.sum(axis=1)
+        ED = E * D
+        mean = ED.sum(axis=1) / Z
+        slope = weights @ (mean - target)  # derivative of the loss, which increases with beta
+        curvature = weights @ (np.sum(ED * D, axis=1) / Z - mean**2)
+        if slope == 0:
             break
-    return np.where(total > 0, np.exp(u), 1.0)
+        if slope < 0:
+            low = u
+        else:
+            high = u
+        proposal = u - slope / (beta * curvature) if curvature > 0 else np.inf
+        proposal = np.clip(proposal, *LOG_INVERSE_TEMPERATURE_RANGE)
+        # A Newton step outside the bracket is replaced by bisection.
+        step = float(proposal) if low <= proposal <= high else (low + high) / 2
+        has_converged = abs(step - u) < TEMPERATURE_TOLERANCE
+        u = step
+        if has_converged:
+            break
+    return float(np.exp(u))
 
 
 def fit_temperature(scores: Arrays, codes: Codes, weights: RowWeights = None) -> float:
@@ -247,9 +249,9 @@ def fit_logit_calibration(P: Arrays, codes: Codes, weights: RowWeights = None) -
     class with probability 0 are left out; without any row nothing changes.
     """
     all_rows = _CalibrationRows.from_predictions(P, codes, weights)
-    rows = all_rows.limited
-    if not rows.weights.any():
+    if not all_rows.weights.any():
         return IDENTITY
+    rows = all_rows.limited()
     fit = best = _fit_intercepts(rows, INTERCEPT_GRID[0])
     for deviation in INTERCEPT_GRID[1:]:
         fit = _fit_intercepts(rows, deviation, start=fit)
@@ -261,64 +263,73 @@ def fit_logit_calibration(P: Arrays, codes: Codes, weights: RowWeights = None) -
     return LogitCalibration(float(np.exp(best.shared[0])), offsets if offsets.any() else None)
 
 
-@dataclass(frozen=True)
-class _CalibrationRows:
-    """Rows of all domains, one domain after the other, for the fit of a calibration.
+class _CalibrationRows(NamedTuple):
+    """Rows of all domains, one domain after the other, for the fit of a calibration."""
 
-    Attributes
-    ----------
-    margins : ndarray of shape (n, C)
-        Log-probabilities less that of the most probable class.
-    codes : ndarray of shape (n,)
-        True classes.
-    weights : ndarray of shape (n,)
-        Weights, with a mean of 1.
-    sizes : ndarray of shape (m,)
-        Number of rows of each domain.
-    """
-
-    margins: Array
-    codes: Ints
-    weights: Array
-    sizes: Ints
+    margins: Array  # (n, C): log-probabilities less that of the most probable class
+    codes: Ints  # (n,): true classes
+    weights: Array  # (n,): with a mean of 1
+    sizes: Ints  # (m,): number of rows of each domain
+    contrasts: Array  # (C, C - 1): basis of offsets that sum to 0; differences of two offsets have unit variance
 
     @classmethod
-    def from_predictions(cls, P: Arrays, codes: Codes, weights: RowWeights) -> _CalibrationRows:
+    def from_predictions(cls, P: Arrays, codes: Codes, weights: RowWeights) -> Self:
         all_P = np.concatenate(P)
         all_codes = np.concatenate(codes)
-        sizes = np.array([len(part) for part in codes])
         share = np.ones(len(all_P)) if weights is None else np.concatenate(weights)
         share = share * (true_class_values(all_P, all_codes) > 0)
         share = share * (np.count_nonzero(share) / max(share.sum(), MIN_PROBABILITY))
         with np.errstate(divide="ignore"):
             margins = np.log(all_P) - np.log(all_P.max(axis=1, keepdims=True))
-        return cls(np.maximum(margins, UNSEEN_CLASS_MARGIN), all_codes, share, sizes)
+        n_classes = all_P.shape[1]
+        contrasts = np.zeros((n_classes, 0))
+        if n_classes <= MAX_OFFSET_CLASSES:
+            contrasts = np.linalg.svd(np.eye(n_classes) - 1 / n_classes)[0][:, : n_classes - 1] / math.sqrt(2)
+        sizes = np.array([len(part) for part in codes])
+        return cls(np.maximum(margins, UNSEEN_CLASS_MARGIN), all_codes, share, sizes, contrasts)
 
-    @property
-    def limited(self) -> _CalibrationRows:
+    def sum_by_domain(self, values: Array) -> Array:
+        """Sums (m, ...) of values (n, ...) of rows."""
+        return np.add.reduceat(values, np.cumsum(self.sizes) - self.sizes, axis=0)
+
+    def limited(self) -> Self:
         """The same rows with smaller weights where those of a domain exceed `MAX_EFFECTIVE_ROWS`."""
-        totals = np.array([self.weights[part].sum() for part in self.parts])
-        scale = np.minimum(MAX_EFFECTIVE_ROWS / np.maximum(totals, MIN_PROBABILITY), 1.0)
-        return replace(self, weights=self.weights * np.repeat(scale, self.sizes))
+        totals = np.maximum(self.sum_by_domain(self.weights), MIN_PROBABILITY)
+        scale = np.minimum(MAX_EFFECTIVE_ROWS / totals, 1.0)
+        return self._replace(weights=self.weights * np.repeat(scale, self.sizes))
 
-    @cached_property
-    def contrasts(self) -> Array:
-        """Basis (C, C - 1) of class offsets that sum to 0, in which differences of two offsets have unit variance."""
-        n_classes = self.margins.shape[1]
-        if n_classes > MAX_OFFSET_CLASSES:
-            return np.zeros((n_classes, 0))
-        centering = np.eye(n_classes) - 1 / n_classes
-        return np.linalg.svd(centering)[0][:, : n_classes - 1] / math.sqrt(2)
+    def log_loss(self, shared: Array, intercepts: Array) -> tuple[float, Array, Array]:
+        """Weighted log loss, and the gradient (m, 1 + q) and Fisher information (m, 1 + q, 1 + q) of each domain."""
+        Q = self.contrasts
+        weights = self.weights[:, None]
+        scaled = np.exp(shared[0]) * self.margins
+        logits = scaled + np.repeat((shared[1:] + intercepts) @ Q.T, self.sizes, axis=0)
+        logits -= logits.max(axis=1, keepdims=True)
+        P = np.exp(logits)
+        totals = P.sum(axis=1, keepdims=True)
+        P /= totals
+        loss = self.weights @ (np.log(totals[:, 0]) - true_class_values(logits, self.codes))
+        residuals = P.copy()
+        residuals[np.arange(len(P)), self.codes] -= 1
+        residuals *= weights
+        slope_gradient = np.sum(residuals * scaled, axis=1, keepdims=True)
+        gradient = self.sum_by_domain(np.hstack([slope_gradient, residuals @ Q]))
+        # The information is the covariance, over classes, of the derivatives of the logits: `scaled` and rows of Q.
+        weighted = weights * P
+        means = np.hstack([np.sum(P * scaled, axis=1, keepdims=True), P @ Q])
+        information = -np.array([part.T @ part for part in self.split(np.sqrt(weights) * means)])
+        information[:, 0, 0] += self.sum_by_domain(np.sum(weighted * scaled**2, axis=1))
+        information[:, 0, 1:] += self.sum_by_domain((weighted * scaled) @ Q)
+        information[:, 1:, 0] = information[:, 0, 1:]
+        information[:, 1:, 1:] += np.einsum("ca,kc,cb->kab", Q, self.sum_by_domain(weighted), Q)
+        return float(loss), gradient, information
 
-    @cached_property
-    def parts(self) -> list[slice]:
-        """Rows of each domain."""
-        ends = np.cumsum(self.sizes).tolist()
-        return [slice(end - size, end) for end, size in zip(ends, self.sizes.tolist(), strict=True)]
+    def split(self, values: Array) -> list[Array]:
+        """Values of the rows of each domain."""
+        return np.split(values, np.cumsum(self.sizes)[:-1])
 
 
-@dataclass(frozen=True)
-class _InterceptFit:
+class _InterceptFit(NamedTuple):
     """Parameters at a standard deviation of intercepts, and the logarithm of their evidence."""
 
     shared: Array  # (1 + q,): logarithm of the slope, coordinates of the offsets
@@ -331,97 +342,47 @@ def _fit_intercepts(
 ) -> _InterceptFit:
     """Maximize the penalized likelihood of slope, offsets and intercepts by Fisher scoring with step halving."""
     q = rows.contrasts.shape[1]
-    m = len(rows.sizes)
     shared = np.zeros(1 + q) if start is None else start.shared
-    intercepts = np.zeros((m, q)) if start is None or deviation == 0 else start.intercepts
-    precision = np.zeros(1 + q)
-    precision[0] = LOG_SLOPE_PRIOR**-2
-    precision[1:] = OFFSET_PRIOR**-2
-    is_free = np.ones(1 + q, dtype=bool)
-    is_free[0] = not has_fixed_slope
-    intercept_precision = np.eye(q) * (deviation**-2 if deviation else 0.0)
+    intercepts = np.zeros((len(rows.sizes), q)) if start is None or not deviation else start.intercepts
+    precision = np.append(LOG_SLOPE_PRIOR**-2, np.full(q, OFFSET_PRIOR**-2))
+    free = slice(1, None) if has_fixed_slope else slice(None)
+    # A large precision keeps the intercepts at zero.
+    intercept_precision = deviation**-2 if deviation else MAX_PRECISION
 
     def penalized_loss(shared: Array, intercepts: Array) -> tuple[float, Array, Array]:
-        loss, residuals, probabilities = _logit_loss(rows, shared, intercepts)
-        penalty = precision @ shared**2
-        if deviation:
-            penalty += np.sum(intercepts**2) / deviation**2
-        return float(loss + penalty / 2), residuals, probabilities
+        loss, gradient, information = rows.log_loss(shared, intercepts)
+        penalty = precision @ shared**2 + intercept_precision * np.sum(intercepts**2)
+        return loss + float(penalty) / 2, gradient, information
 
-    value, residuals, probabilities = penalized_loss(shared, intercepts)
+    value, gradient, information = penalized_loss(shared, intercepts)
     for _ in range(MAX_CALIBRATION_STEPS):
-        gradient, information = _sum_by_domain(rows, shared[0], residuals, probabilities)
-        total_gradient = gradient.sum(axis=0) + precision * shared
-        total_information = information.sum(axis=0) + np.diag(precision)
-        if deviation:
-            # The blocks of the intercepts are eliminated from the linear equations of a step.
-            blocks = information[:, 1:, 1:] + intercept_precision
-            intercept_gradient = gradient[:, 1:] + intercepts / deviation**2
-            coupling = np.linalg.solve(blocks, information[:, 1:, :])
-            total_information = total_information - np.einsum("kqa,kqb->ab", information[:, 1:, :], coupling)
-            total_gradient = total_gradient - np.einsum("kqa,kq->a", coupling, intercept_gradient)
+        # The blocks of the intercepts are eliminated from the linear equations of a step.
+        blocks = information[:, 1:, 1:] + intercept_precision * np.eye(q)
+        intercept_gradient = gradient[:, 1:] + intercept_precision * intercepts
+        coupling = np.linalg.solve(blocks, information[:, 1:, :])
+        total_information = np.diag(precision) + information.sum(axis=0)
+        total_information -= np.einsum("kqa,kqb->ab", information[:, 1:, :], coupling)
+        total_gradient = precision * shared + gradient.sum(axis=0)
+        total_gradient -= np.einsum("kqa,kq->a", coupling, intercept_gradient)
         step = np.zeros(1 + q)
-        step[is_free] = -np.linalg.solve(total_information[np.ix_(is_free, is_free)], total_gradient[is_free])
-        intercept_step = np.zeros((m, q))
-        if deviation:
-            intercept_step = -np.linalg.solve(blocks, intercept_gradient[:, :, None])[:, :, 0] - coupling @ step
+        step[free] = -np.linalg.solve(total_information[free, free], total_gradient[free])
+        intercept_step = -np.linalg.solve(blocks, intercept_gradient[:, :, None])[:, :, 0] - coupling @ step
         size = max(np.abs(step).max(), np.abs(intercept_step).max(initial=0.0))
-        fraction = 1.0
         while True:
-            proposal = shared + fraction * step, intercepts + fraction * intercept_step
-            proposed_value, *proposed_state = penalized_loss(*proposal)
-            if proposed_value <= value or size * fraction < CALIBRATION_TOLERANCE:
+            proposal = shared + step, intercepts + intercept_step
+            proposed_value, gradient, information = penalized_loss(*proposal)
+            if proposed_value <= value or size < CALIBRATION_TOLERANCE:
                 break
-            fraction /= 2
+            step = step / 2
+            intercept_step = intercept_step / 2
+            size /= 2
         shared, intercepts = proposal
         value = proposed_value
-        residuals, probabilities = proposed_state
-        if size * fraction < CALIBRATION_TOLERANCE:
+        if size < CALIBRATION_TOLERANCE:
             break
-    _, information = _sum_by_domain(rows, shared[0], residuals, probabilities)
     determinants = np.linalg.slogdet(np.eye(q) + deviation**2 * information[:, 1:, 1:])[1]
     log_prior = -0.5 * (deviation / INTERCEPT_PRIOR) ** 2
     return _InterceptFit(shared, intercepts, float(log_prior - value - determinants.sum() / 2))
-
-
-def _logit_loss(rows: _CalibrationRows, shared: Array, intercepts: Array) -> tuple[float, Array, Array]:
-    """Weighted log loss, its derivatives (n, C) by the logits, and probabilities (n, C)."""
-    offsets = np.repeat((shared[1:] + intercepts) @ rows.contrasts.T, rows.sizes, axis=0)
-    logits = np.exp(shared[0]) * rows.margins + offsets
-    logits -= logits.max(axis=1, keepdims=True)
-    P = np.exp(logits)
-    totals = P.sum(axis=1, keepdims=True)
-    P /= totals
-    truth = np.arange(len(logits)), rows.codes
-    # Rows without weight may have an infinite loss.
-    is_used = rows.weights > 0
-    loss = rows.weights[is_used] @ (np.log(totals[is_used, 0]) - logits[truth][is_used])
-    residuals = P.copy()
-    residuals[truth] -= 1
-    return float(loss), residuals * rows.weights[:, None], P
-
-
-def _sum_by_domain(rows: _CalibrationRows, log_slope: float, residuals: Array, P: Array) -> tuple[Array, Array]:
-    """Gradient (m, 1 + q) and Fisher information (m, 1 + q, 1 + q) of the loss of each domain."""
-    Q = rows.contrasts
-    q = Q.shape[1]
-    slope = np.exp(log_slope)
-    scaled = slope * rows.margins
-    gradient = np.empty((len(rows.sizes), 1 + q))
-    information = np.empty((len(rows.sizes), 1 + q, 1 + q))
-    deviations = P * (scaled - np.sum(P * scaled, axis=1, keepdims=True)) * rows.weights[:, None]
-    slope_gradient = np.where(rows.weights > 0, np.sum(residuals * scaled, axis=1), 0.0)
-    slope_information = np.sum(deviations * scaled, axis=1)
-    coordinates = P @ Q
-    for k, part in enumerate(rows.parts):
-        weights = rows.weights[part]
-        gradient[k, 0] = slope_gradient[part].sum()
-        gradient[k, 1:] = residuals[part].sum(axis=0) @ Q
-        information[k, 0, 0] = slope_information[part].sum()
-        information[k, 0, 1:] = information[k, 1:, 0] = deviations[part].sum(axis=0) @ Q
-        second_moments = (weights[:, None] * coordinates[part]).T @ coordinates[part]
-        information[k, 1:, 1:] = (Q.T * (weights @ P[part])) @ Q - second_moments
-    return gradient, information
 
 
 def domain_log_losses(P: Arrays, codes: Codes, weights: RowWeights = None) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Self
 
@@ -27,16 +28,23 @@ from ..estimators import (
     row_blocks,
     transform_all_without_centering,
 )
-from ..exceptions import CoverageWarning, SmallBatchError, warn
+from ..exceptions import CoverageWarning, ParameterError, SmallBatchError, warn
 from ..linalg import Array, Ints, Moments, merge_moments
 from ..utils.estimator_mixins import DocLinkMixin
 from ..utils.validation import EncodedLabels, Labels, check_domains
-from ._calibration import LogitCalibration, adjust_priors, softmax
+from ._calibration import (
+    Arrays,
+    Codes,
+    LogitCalibration,
+    Mask,
+    adjust_priors,
+    row_weights,
+    softmax,
+    true_class_values,
+)
 from ._candidate import bind_domains, fit_clone, flatten_steps, is_transductive
-from ._conformal import ConformalSets
 from ._ensemble_weights import average_members
 from ._evaluation import decision_scores
-from ._leaderboard import domains_for_coverage
 from ._preparation import tree_features
 
 CentersByMember = Mapping[tuple[int, Any], Moments]  # by member and new domain
@@ -44,6 +52,11 @@ CentersByMember = Mapping[tuple[int, Any], Moments]  # by member and new domain
 # mostly noise, and a caller who passes fewer rows probably expects row-wise predictions.
 MIN_BATCH_ROWS = 10
 DEFAULT_COVERAGE = 0.9
+# Tolerance of sums of row weights.
+COVERAGE_ROUNDING = 1e-9
+# Sets are class-conditional if a class has less than this share of the rows that it would have among equal classes.
+# Sets with a common threshold may then leave out most of its rows, at the coverage of all rows.
+UNBALANCED_SHARE = 0.5
 
 
 class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
@@ -249,30 +262,6 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         """Convert the result of `decision_proba` or `combine_members` to the natural class frequencies."""
         return P if self.prior_ratio is None else adjust_priors(P, self.prior_ratio)
 
-    def predict_set(self, X: Any, coverage: float | None = None, *, sample_domain: Any = None) -> np.ndarray[Any, Any]:
-        """Prediction sets: the classes that each sample may have.
-
-        Parameters
-        ----------
-        X, sample_domain
-            As for `predict`.
-        coverage : float, default=None
-            Probability that the set contains the true class, on average over new domains; if a class has less than
-            half of the rows that it would have among equal classes, that of each class. With m held-out domains at
-            most 1 - 1/(m + 1) is attainable; a larger value raises ValueError. None means 0.9 or, with fewer than 9
-            held-out domains, the largest attainable coverage, which a :class:`~unseen.exceptions.CoverageWarning`
-            states.
-
-        Returns
-        -------
-        sets : ndarray of bool of shape (n_samples, n_classes)
-            Which classes belong to the set of each sample; at least one does.
-        """
-        coverage = self.resolve_coverage(coverage)  # before anything is computed
-        sets = self.sets(self.decision_proba(X, sample_domain=sample_domain), coverage)
-        self.warn_full_sets(bool(sets.all()), coverage)
-        return sets
-
     def resolve_coverage(self, coverage: float | None = None) -> float:
         """The coverage if it is attainable, else ValueError; for None 0.9 or the largest attainable coverage."""
         if coverage is not None:
@@ -289,14 +278,10 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
         )
         return attainable
 
-    def sets(self, P: Array, coverage: float) -> np.ndarray[Any, Any]:
-        """Which classes belong to the sets of samples with these probabilities."""
-        return self._conformal.sets(P, coverage)
-
     def named_sets(self, P: Array, coverage: float) -> list[Labels]:
-        """The same as labels, the most probable first."""
+        """Prediction sets of samples with these probabilities: labels, the most probable first."""
         order = np.argsort(-P, axis=1, kind="stable")
-        inside = np.take_along_axis(self.sets(P, coverage), order, axis=1)
+        inside = np.take_along_axis(self._conformal.sets(P, coverage), order, axis=1)
         return [self.classes_[codes[is_inside]] for codes, is_inside in zip(order, inside, strict=True)]
 
     def warn_full_sets(self, is_full: bool, coverage: float) -> None:
@@ -305,30 +290,11 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
             warn(self.explain_full_sets(coverage), UserWarning)
 
     def explain_full_sets(self, coverage: float) -> str:
-        """Why all sets contain all classes, and how many domains smaller sets need.
-
-        A threshold below 1 - 1/C leaves out the least likely of C classes of every sample, whose probability is at most
-        1/C. The share of held-out samples with smaller scores gives the number of domains for such a threshold. For
-        class-conditional sets it is the smallest share of a class.
-        """
-        n_classes = len(self.classes_)
-        conformal_scores = self._conformal.scores
-        is_small = [scores < 1 - 1 / n_classes for scores in conformal_scores]
-        share = float(np.mean([small.mean() for small in is_small]))
-        if self.conformal_codes is not None:
-            codes = np.concatenate(self.conformal_codes)
-            share = min(float(np.concatenate(is_small)[codes == j].mean()) for j in np.unique(codes))
-        needed = domains_for_coverage(coverage, share)
-        uninformative = f"Every prediction set contains all {n_classes} classes, so the sets are uninformative"
-        if needed is None:
-            return (
-                f"{uninformative}. With coverage {coverage:g} no number of domains changes that: the true class has a "
-                f"probability above 1/{n_classes} for {share:.0%} of held-out samples. Use a coverage below that."
-            )
+        """Why all sets contain all classes."""
         return (
-            f"{uninformative}: {len(conformal_scores)} held-out domains are too few for coverage {coverage:g}. Sets "
-            "that leave out at least "
-            f"one class of every sample need about {needed} domains, or a lower coverage."
+            f"Every prediction set contains all {len(self.classes_)} classes, so the sets are uninformative: "
+            f"{len(self._conformal.scores)} held-out domains are too few for coverage {coverage:g}, given the errors "
+            "on them. Use a lower coverage, or more domains."
         )
 
     @property
@@ -550,3 +516,75 @@ def smooth_probabilities(P: Array, graph: csr_array, strength: float, max_iterat
         if np.abs(Z - previous).max() < SMOOTHING_TOLERANCE:
             break
     return Z
+
+
+@dataclass(frozen=True)
+class ConformalSets:
+    """Prediction sets that contain the true class on a new domain with a given probability (Lee, Barber, Willett 2023).
+
+    `scores` holds 1 - p(true class) of the rows of each held-out domain. If domains are exchangeable, each of them and
+    the new one has a weight of 1 / (m + 1), divided among rows; the weight of the new domain lies at infinity. Coverage
+    is a mean over new domains: exact if one model that saw none of the domains gave all scores, approximate if each
+    domain was scored by a model that did not see that domain.
+
+    With `codes`, the classes of these rows, sets are class-conditional (Mondrian): each class has a threshold from the
+    rows of this class, in the domains that have it, and the coverage holds for each class. A class that too few domains
+    have for the coverage belongs to every set.
+    """
+
+    scores: Arrays
+    codes: Codes | None = None
+
+    @classmethod
+    def from_predictions(cls, P: Arrays, codes: Codes) -> Self:
+        """From out-of-domain probabilities (n_k, C); class-conditional if classes are unbalanced."""
+        shares = np.bincount(np.concatenate(codes), minlength=P[0].shape[1]) / sum(map(len, codes))
+        is_unbalanced = shares[shares > 0].min() < UNBALANCED_SHARE / P[0].shape[1]
+        scores = [1 - true_class_values(p, c) for p, c in zip(P, codes, strict=True)]
+        return cls(scores, codes if is_unbalanced else None)
+
+    @property
+    def attainable(self) -> float:
+        """The largest coverage that is attainable with this number of held-out domains."""
+        return len(self.scores) / (len(self.scores) + 1)
+
+    def check_coverage(self, coverage: float) -> None:
+        """Raise ValueError if a coverage is not attainable."""
+        m = len(self.scores)
+        if not 0 < coverage < 1:
+            raise ParameterError(
+                "coverage", f"coverage={coverage!r} is not between 0 and 1. Use for example coverage=0.9."
+            )
+        if coverage - COVERAGE_ROUNDING > self.attainable:
+            raise ParameterError(
+                "coverage",
+                f"coverage={coverage:g} is not attainable with {m} held-out domain{'s' * (m > 1)}: at most "
+                f"1 - 1/(m + 1) = {self.attainable:.3g}. Use a smaller coverage or more domains.",
+            )
+
+    def thresholds(self, coverage: float, n_classes: int) -> Array:
+        """The scores (C,) up to which classes belong to a set."""
+        self.check_coverage(coverage)
+        if self.codes is None:
+            return np.full(n_classes, _weighted_quantile(self.scores, coverage))
+        cells = [
+            [scores[codes == j] for scores, codes in zip(self.scores, self.codes, strict=True)]
+            for j in range(n_classes)
+        ]
+        return np.array([_weighted_quantile([cell for cell in of_class if len(cell)], coverage) for of_class in cells])
+
+    def sets(self, P: Array, coverage: float) -> Mask:
+        """Which classes belong to the set of each row (n, C); the most probable class always does."""
+        is_most_probable = np.arange(P.shape[1]) == P.argmax(axis=1)[:, None]
+        return is_most_probable | (self.thresholds(coverage, P.shape[1]) >= 1 - P)
+
+
+def _weighted_quantile(scores: Arrays, coverage: float) -> float:
+    """Quantile of the scores of domains with equal weights; 1, the largest score, if there are too few domains."""
+    m = len(scores)
+    if coverage - COVERAGE_ROUNDING > m / (m + 1):
+        return 1.0
+    all_scores = np.concatenate(scores)
+    order = np.argsort(all_scores)
+    cumulative = np.cumsum(row_weights(scores)[order]) * m / (m + 1)
+    return float(all_scores[order[np.searchsorted(cumulative, coverage - COVERAGE_ROUNDING)]])

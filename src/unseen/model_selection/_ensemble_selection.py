@@ -34,8 +34,7 @@ from ._calibration import (
     standard_error,
 )
 from ._candidate import Candidate
-from ._conformal import ConformalSets
-from ._ensemble import SMOOTHING_STRENGTHS, EnsembleClassifier, neighbor_graph, smooth_probabilities
+from ._ensemble import SMOOTHING_STRENGTHS, ConformalSets, EnsembleClassifier, neighbor_graph, smooth_probabilities
 from ._ensemble_weights import (
     AcceptanceTest,
     CrossFittingFolds,
@@ -532,18 +531,16 @@ class OutOfDomainPredictions:
         fold_weights = np.empty((len(folds.kept), len(self.candidates)))
         all_inner = []
         for fold, kept in enumerate(folds.kept):
-            parts = np.flatnonzero(kept).tolist()
-            others, pairs = folds.inner(fold)
-            P = [self._member_probabilities(k, self.fold_inverse_temperatures[fold], fold) for k in parts]
-            # The parts of the fit without the fold, and of each fit without a pair.
-            weights = self._fit_weights(mask, parts, P, np.vstack([kept, pairs])[:, parts])
-            fold_weights[fold] = weights[0]
+            betas = self.fold_inverse_temperatures[fold]
+            P = {k: self._member_probabilities(k, betas, fold) for k in np.flatnonzero(kept).tolist()}
+            fold_weights[fold] = self._fit_weights(mask, P)
             inner = {}
-            for k, member_P in zip(parts, P, strict=True):
-                pair = int(np.searchsorted(others, folds.predicted_by[k]))
-                if pairs[pair].any():
-                    inner[k] = average_members(weights[1 + pair], member_P)
-            all_inner.append(inner)
+            for other in np.unique(folds.predicted_by[kept]).tolist():
+                without_pair = {k: part for k, part in P.items() if folds.kept[other, k]}
+                if without_pair:
+                    weights = self._fit_weights(mask, without_pair)
+                    inner |= {k: average_members(weights, P[k]) for k in P if folds.predicted_by[k] == other}
+            all_inner.append(dict(sorted(inner.items())))
         weights = fold_weights[folds.predicted_by]
         predicted_by = list(enumerate(folds.predicted_by.tolist()))
         batches = [list(self._batches(k, weights[k], fold)) for k, fold in predicted_by]
@@ -554,18 +551,14 @@ class OutOfDomainPredictions:
         }
         return CrossFit(mask, weights, batches, all_inner, deployed)
 
-    def _fit_weights(self, mask: Mask, parts: Sequence[int], P: Sequence[Array], kept: Mask) -> Array:
-        """Pruned weights (B, n_candidates) of B fits, each on some of the parts."""
-        if not parts:
-            return (mask / mask.sum())[None]
-        P = [part[:, :: self.stride] for part in P]
-        codes = [self.codes[k][:: self.stride] for k in parts]
-        row_weights = self._weights(parts, self.stride)
-        weights = fit_ensemble_weights(P, codes, members=mask, weights=row_weights, kept=kept)
-        for b, fitted_parts in enumerate(map(np.flatnonzero, kept)):
-            if len(fitted_parts):
-                weights[b] = prune_weights(weights[b], [P[i] for i in fitted_parts], [codes[i] for i in fitted_parts])
-        return weights
+    def _fit_weights(self, mask: Mask, P: Mapping[int, Array]) -> Array:
+        """Pruned weights (n_candidates,), fitted on probabilities of some parts; uniform without any."""
+        if not P:
+            return mask / mask.sum()
+        fitted = [part[:, :: self.stride] for part in P.values()]
+        codes = [self.codes[k][:: self.stride] for k in P]
+        weights = fit_ensemble_weights(fitted, codes, members=mask, weights=self._weights(P, self.stride))
+        return prune_weights(weights, fitted, codes)
 
     def _neighbor_graphs(self, features: Sequence[Any]) -> list[list[Any]]:
         """Neighbors within every batch of every part."""
@@ -591,9 +584,8 @@ class OutOfDomainPredictions:
         held_out = [batches[0] for batches in finished]
         scores, skewed = score_trials(finished, self._score_batch)
         raw = [average_members(weights, self._member_probabilities(k)) for k, weights in enumerate(cross_fit.weights)]
-        parts = range(len(self.codes))
-        P = [self._member_probabilities(k, self.inverse_temperatures) for k in parts]
-        [weights] = self._fit_weights(cross_fit.is_candidate, parts, P, np.ones((1, len(parts)), dtype=bool))
+        P = {k: self._member_probabilities(k, self.inverse_temperatures) for k in range(len(self.codes))}
+        weights = self._fit_weights(cross_fit.is_candidate, P)
         order = [int(j) for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
         return FittedEnsemble(
             predictions=self,

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
-from scipy.special import stdtr, xlogy
+from scipy.special import log_softmax, stdtr, xlogy
 
 from ..linalg import Array, Ints
 from ._calibration import MIN_PROBABILITY, Arrays, Codes, Mask, RowWeights, row_weights, true_class_values
@@ -79,11 +79,6 @@ class CrossFittingFolds:
         membership = csr_array((np.ones(len(all_rows)), all_rows, ends), shape=(m, int(all_rows.max()) + 1))
         return cls(np.arange(m), (membership @ membership.T).toarray() == 0)
 
-    def inner(self, fold: int) -> tuple[Ints, Mask]:
-        """Folds within a fold: the folds of the domains that it keeps, and the domains that both keep."""
-        others = np.unique(self.predicted_by[self.kept[fold]])
-        return others, self.kept[fold] & self.kept[others]
-
 
 def fit_ensemble_weights(
     P: Arrays,
@@ -91,7 +86,6 @@ def fit_ensemble_weights(
     *,
     members: Mask | None = None,
     weights: RowWeights = None,
-    kept: Mask | None = None,
     uniform_penalty: float = UNIFORM_PENALTY,
 ) -> Array:
     """Weights (J,) of an ensemble, by exponentiated gradient on domain-balanced log loss.
@@ -99,48 +93,41 @@ def fit_ensemble_weights(
     Minimizes the log loss of the ensemble plus `uniform_penalty` times the Kullback-Leibler divergence of the weights
     from uniform ones. The objective is convex; candidates whose losses differ by much less than the penalty get equal
     weights. The rate grows while the objective decreases and is halved where it would increase, so that more steps are
-    never worse. Only `members` take part; others get 0. `weights` are those of rows. With `kept` (B, m) there are B
-    fits at once, each on the domains of its row, and the weights are (B, J), uniform where nothing is kept.
+    never worse. Only `members` take part; others get 0. `weights` are those of rows.
     """
     participants = np.flatnonzero(np.ones(len(P[0]), bool) if members is None else members)
-    fits = np.ones((1, len(codes)), dtype=bool) if kept is None else kept
     q = np.concatenate([true_class_values(p, c)[participants] for p, c in zip(P, codes, strict=True)], axis=1)
     q = np.maximum(q, MIN_PROBABILITY)
-    domain = np.repeat(np.arange(len(codes)), [len(part) for part in codes])
-    shares = fits[:, domain] * row_weights(codes, weights)
-    totals = shares.sum(axis=1, keepdims=True)
-    shares = np.divide(shares, totals, out=np.zeros_like(shares), where=totals > 0)
+    shares = row_weights(codes, weights)
     log_uniform = -np.log(len(participants))
 
-    def objective(log_w: Array) -> tuple[Array, Array]:
+    def objective(log_w: Array) -> tuple[float, Array]:
         w = np.exp(log_w)
         mixed = w @ q
-        divergence = xlogy(w, w).sum(axis=1) - log_uniform
-        return uniform_penalty * divergence - np.sum(shares * np.log(mixed), axis=1), mixed
+        divergence = xlogy(w, w).sum() - log_uniform
+        return float(uniform_penalty * divergence - shares @ np.log(mixed)), mixed
 
-    log_w = np.full((len(fits), len(participants)), log_uniform)
-    rates = np.full((len(fits), 1), FIRST_RATE)
+    log_w = np.full(len(participants), log_uniform)
+    rate = FIRST_RATE
+    # At a rate of 1 / uniform_penalty a step no longer depends on the weights it starts from.
+    max_rate = 0.5 / max(uniform_penalty, MIN_PROBABILITY)
     value, mixed = objective(log_w)
-    moving = np.ones((len(fits), 1), dtype=bool)  # a fit that has converged stays where it is
     for _ in range(MAX_WEIGHT_STEPS):
-        proposed = (1 - rates * uniform_penalty) * log_w + rates * ((shares / mixed) @ q.T)
-        proposed -= proposed.max(axis=1, keepdims=True)
-        proposed -= np.log(np.exp(proposed).sum(axis=1, keepdims=True))
+        proposed = log_softmax((1 - rate * uniform_penalty) * log_w + rate * (q @ (shares / mixed)))
         proposed_value, proposed_mixed = objective(proposed)
-        decreases = moving & (proposed_value <= value)[:, None]
-        change = np.abs(np.exp(proposed) - np.exp(log_w)).max(axis=1, keepdims=True)
-        log_w = np.where(decreases, proposed, log_w)
-        mixed = np.where(decreases, proposed_mixed, mixed)
-        value = np.where(decreases[:, 0], proposed_value, value)
-        # At a rate of 1 / uniform_penalty a step no longer depends on the weights it starts from.
-        max_rate = 0.5 / max(uniform_penalty, MIN_PROBABILITY)
-        rates = np.where(decreases, np.minimum(1.5 * rates, max_rate), rates / 2)
-        moving &= ~decreases | (change > WEIGHT_TOLERANCE)
-        if not moving.any():
+        if proposed_value > value:
+            rate /= 2
+            continue
+        change = np.abs(np.exp(proposed) - np.exp(log_w)).max()
+        log_w = proposed
+        value = proposed_value
+        mixed = proposed_mixed
+        rate = min(1.5 * rate, max_rate)
+        if change <= WEIGHT_TOLERANCE:
             break
-    result = np.zeros((len(fits), len(P[0])))
-    result[:, participants] = np.exp(log_w)
-    return result[0] if kept is None else result
+    result = np.zeros(len(P[0]))
+    result[participants] = np.exp(log_w)
+    return result
 
 
 def average_members(weights: Array, P: Array) -> Array:

@@ -67,34 +67,16 @@ def domains_for_interval(
     return int(m[is_enough.argmax()]) if is_enough.any() else None
 
 
-def domains_for_coverage(coverage: float, share: float = 1.0) -> int | None:
-    """Smallest number of held-out domains for which prediction sets can have a given coverage.
-
-    With m domains the threshold of the sets is the quantile of level ``coverage * (m + 1) / m`` of the scores of
-    held-out samples. This level must be at most 1, or at most `share` if the threshold must not exceed the scores of
-    the other samples.
-
-    Parameters
-    ----------
-    coverage : float
-        Probability that a set contains the true class, between 0 and 1.
-    share : float, default=1.0
-        Largest level of the quantile.
-
-    Returns
-    -------
-    m : int or None
-        None if no number of domains is enough, since the coverage is not below the share.
+def domains_for_coverage(coverage: float) -> int:
+    """Smallest number m of held-out domains for which prediction sets can have a coverage: at most m / (m + 1).
 
     Examples
     --------
     >>> from unseen.model_selection import domains_for_coverage
-    >>> domains_for_coverage(0.8), domains_for_coverage(0.9), domains_for_coverage(0.8, share=0.9)
-    (4, 9, 8)
+    >>> domains_for_coverage(0.8), domains_for_coverage(0.9)
+    (4, 9)
     """
-    if share - coverage < ROUNDING:
-        return None
-    return int(np.ceil(coverage / (share - coverage) - ROUNDING))
+    return int(np.ceil(coverage / (1 - coverage) - ROUNDING))
 
 
 def is_informative(low: float, high: float, limits: tuple[float, float]) -> bool:

@@ -57,8 +57,8 @@ from ..model_selection import (
     score_labels,
     select_model,
     single_thread,
-    warn_about_failures,
     uses_labels_only,
+    warn_about_failures,
 )
 from ..shift import Novelty, find_column_notices
 from ..tables import (
