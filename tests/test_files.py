@@ -79,9 +79,8 @@ def test_a_name_is_accepted_if_and_only_if_it_can_be_written(tmp_path):
     with atomic_write(path) as file:
         file.touch()
     assert path.exists()
-    deep = tmp_path.joinpath(*["d" * 200] * (os.pathconf(tmp_path, "PC_PATH_MAX") // 201))
-    for name in (path.with_name("x" + path.name), tmp_path / ("y" * (longest + 1)) / "out.csv", deep / "out.csv"):
-        with pytest.raises(ValueError, match=r"too long for the file system .* Use a shorter one"):
+    for name in (path.with_name("x" + path.name), tmp_path / ("y" * (longest + 1)) / "out.csv"):
+        with pytest.raises(ValueError, match=r"is too long for the name of a file. Use at most 255 bytes"):
             check_output_path(name, ".csv")
 
 
@@ -111,7 +110,7 @@ def test_a_command_refuses_a_name_that_is_too_long_before_any_work(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     code, text = run_command(app, *command)
     assert code == 2, text
-    assert "too long for the file system" in text
+    assert "too long for the name of a file" in text
     assert list(tmp_path.iterdir()) == []
 
 

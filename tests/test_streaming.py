@@ -173,7 +173,7 @@ REFUSED = {
     "other features": ((X[:, :2], Y, D), "3 features|2 features"),
     "NaN": ((np.where(X > 0, X, np.nan), Y, D), "NaN"),
     "words after numbers": ((X, Y.astype(str), D), "one type; got 0 in one chunk and '0'"),
-    "numbers that are no classes": ((X, Y + 0.5, D), "class labels; got .*continuous"),
+    "numbers that are no classes": ((X, Y + 0.5, D), "Unknown label type: continuous"),
     "no domains after some": ((X, Y, None), "sample_domain was given for some chunks"),
     "too few domains": ((X, Y, D[:5]), "5 labels for"),
 }

@@ -302,7 +302,7 @@ def complete_jobs(
         pending = [job for job in jobs if any((job.task.name, name, job.repeat) not in done for name in job.methods)]
         sharing = SharedTraining.find(study, jobs, pending, keys) if study else SharedTraining({}, {})
         missing = [one for one in sharing.training_sets.values() if not all(map(store.has_predictions, one.parts))]
-        bar = progress("evaluation", len(jobs) + len(missing), execution.verbose, print_last=True)
+        bar = progress("evaluation", len(jobs) + len(missing), execution.verbose)
         with bar as advance:
             advance(len(jobs) - len(pending))
             if study:

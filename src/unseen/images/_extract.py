@@ -233,7 +233,7 @@ def extract(
         Cache(cache, key) as opened_cache,
         quiet_decoding(),
         ThreadPoolExecutor(network.n_threads) as pool,
-        progress("Reading images", len(files), verbose, print_last=True) as advance,
+        progress("Reading images", len(files), verbose) as advance,
     ):
         read = partial(_read_file, opened_cache, preprocessing, size)
         batch_size = network.batch_size or batch_size

@@ -79,11 +79,10 @@ IndexedCandidate = tuple[int, Candidate]
 
 @dataclass(frozen=True)
 class ProgressOptions:
-    """How progress is shown: a description, verbosity, and the estimator whose callbacks are called."""
+    """How progress is shown: a description, and verbosity."""
 
     description: str = ""
     verbose: int = 0
-    owner: Any = None
 
 
 SILENT = ProgressOptions()
@@ -199,7 +198,7 @@ def evaluate_candidates(
     progress = config.progress
     total = sum(map(len, groups_by_training))
     batches = parallel(config.n_jobs, pre_dispatch="n_jobs")(make_jobs())
-    for batch in track(batches, total, progress.description, progress.verbose, progress.owner):
+    for batch in track(batches, total, progress.description, progress.verbose):
         yield from batch
 
 

@@ -21,7 +21,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..estimators import Projection, check_gram, is_dask, validation_options
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, ignore_warnings, warn
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters, reset_fitted_attributes
-from ..utils.progress import CallbackSupportMixin, with_callbacks
 from ..utils.samples import Samples, make_samples
 from ..utils.validation import MANY_CLASSES_WARNING, encode_classes, require_named_domains
 from ._candidate import Candidate, bind_domains
@@ -58,7 +57,7 @@ def reject_dask(X: Any, name: str, advice: str = DASK_ADVICE) -> None:
 
 
 @keyword_parameters
-class BaseSelector(DocLinkMixin, CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+class BaseSelector(DocLinkMixin, ClassifierMixin, BaseEstimator):
     """A classifier that predicts with its `best_estimator_`."""
 
     __metadata_request__fit: ClassVar = {"sample_domain": True, "sample_weight": True}
@@ -364,10 +363,9 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
             )
         return candidates
 
-    @with_callbacks
     def _score(self, candidates: list[Candidate], data: Samples, splits: list[Split]) -> dict[str, Any]:
         description = f"{type(self.estimator).__name__} search"
-        progress = ProgressOptions(description, self.verbose, self)
+        progress = ProgressOptions(description, self.verbose)
         config = EvaluationConfig(scoring=self.scoring, n_jobs=self.n_jobs, progress=progress)
         return tabulate_candidates(candidates, data, splits, config)
 

@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..estimators import FEATURE_MAPS, Projection, Statistics, collect_statistics
 from ..kernels import SizePlan
 from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
-from ..utils.progress import with_callbacks
 from ..utils.samples import Balance, Samples, make_samples
 from ..utils.validation import Labels, encode_classes, require_named_domains
 from ._adaptation import (
@@ -227,7 +226,7 @@ class UnseenClassifier(BaseSelector):
             scoring=self.scoring,
             balance=self.balance,
             n_jobs=self.n_jobs,
-            progress=ProgressOptions(type(self).__name__, self.verbose, self),
+            progress=ProgressOptions(type(self).__name__, self.verbose),
         )
         with single_thread():
             model = self._select(methods, used, splits, plan, config)
@@ -240,7 +239,6 @@ class UnseenClassifier(BaseSelector):
         self.best_estimator_, _ = model.refit(used, plan, config, collect=collect)
         return self
 
-    @with_callbacks
     def _select(
         self,
         methods: Sequence[Method],

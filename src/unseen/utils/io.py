@@ -21,6 +21,7 @@ MAX_COMPRESSION_RATIO = 200  # measured data rarely compress to 1/50 of their si
 MAX_UNCHECKED_BYTES = 2**23  # decompressed data up to this size are accepted at any ratio
 CHUNK_BYTES = 2**16
 TEMPORARY_PREFIX = ".unseen-"
+MAX_NAME_BYTES = 255  # of a file, on all common file systems
 MIN_FREE_BYTES = 2**16  # with less free space, an SQLite error is attributed to a full disk
 # Characters that change the direction of the following text, even outside the name that contains them, and two that
 # break lines.
@@ -95,38 +96,18 @@ def check_output_path(path: Path | None, *endings: str, inputs: Iterable[Path] =
     """Raise ValueError for an output file that cannot be written or would replace an input, before any computation."""
     if path is None:
         return
-    _check_name_length(path)
+    too_long = [part for part in path.parts if len(os.fsencode(part)) > MAX_NAME_BYTES]
+    if too_long:
+        raise ValueError(f"{too_long[0]!r} is too long for the name of a file. Use at most {MAX_NAME_BYTES} bytes.")
     if endings and path.suffix.lower() not in endings:
         raise ValueError(f"{path} should end in {' or '.join(endings)}.")
     if path.is_dir():
         raise ValueError(f"{path} is a folder. Pass the name of a file.")
-    folder = _find_existing_folder(path)
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise ValueError(f"{path} cannot be written, because {folder} is not a writable folder. Choose another file.")
     if path.resolve() in [other.resolve() for other in inputs]:
         raise ValueError(f"{path} would replace an input file. Choose another name.")
-
-
-def _find_existing_folder(path: Path) -> Path:
-    # Path.exists raises for a name that is too long; os.path.exists does not.
-    return next(parent for parent in path.absolute().parents if os.path.exists(parent))
-
-
-def _check_name_length(path: Path) -> None:
-    """Raise ValueError if the file system does not accept the name of a new file, or one of the folders above it."""
-    folder = _find_existing_folder(path)
-    paths = [folder / part for part in path.absolute().relative_to(folder).parts]
-    # `atomic_write` writes the file into a temporary folder first.
-    paths.append(path.absolute().parent / f"{TEMPORARY_PREFIX}{'x' * 8}" / path.name)
-    for checked_path in paths:
-        try:
-            os.lstat(checked_path)
-        except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:
-                raise ValueError(
-                    f"The name {path.name!r} or the path of this file is too long for the file system in {folder}. "
-                    "Use a shorter one."
-                ) from error
 
 
 def check_inflation(size: int, stored: int, remedy: str, max_ratio: int = MAX_COMPRESSION_RATIO) -> None:
@@ -176,16 +157,12 @@ def escape_controls(text: str) -> str:
     return text.translate(REPLACEMENTS)
 
 
-def plain_values(value: Any, digits: int | None = None) -> Any:
-    """Convert values to those that JSON can represent: numbers that are not finite become None, others are rounded."""
+def plain_values(value: Any) -> Any:
+    """Convert values to those that JSON can represent: numbers that are not finite become None."""
     if isinstance(value, Mapping):
-        return {str(key): plain_values(item, digits) for key, item in value.items()}
+        return {str(key): plain_values(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_values(item, digits) for item in value]
+        return [plain_values(item) for item in value]
     if hasattr(value, "tolist"):  # an array or a scalar of NumPy
-        return plain_values(value.tolist(), digits)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            return None
-        return value if digits is None else round(value, digits)
-    return value
+        return plain_values(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -58,15 +58,13 @@ class Samples:
 
     def take(self, rows: Any) -> Samples:
         """Select rows."""
-        return Samples(
-            _safe_indexing(self.X, rows),
-            self.y[rows],
-            self.domain[rows],
-            self.classes,
-            weight=None if self.weight is None else self.weight[rows],
-            group=None if self.group is None else self.group[rows],
-            raw=None if self.raw is None else self.raw[rows],
-            n_categorical=self.n_categorical,
+        optional = {name: getattr(self, name) for name in ("weight", "group", "raw")}
+        return replace(
+            self,
+            X=_safe_indexing(self.X, rows),
+            y=self.y[rows],
+            domain=self.domain[rows],
+            **{name: value[rows] for name, value in optional.items() if value is not None},
         )
 
     def weights(self, rows: Any = slice(None), balance: Balance = "none") -> Array | None:
@@ -92,13 +90,10 @@ class Samples:
         """
         if balance != "classes":
             return None
-        codes = self.codes[rows]
-        n_classes = len(self.classes)
-        natural = np.bincount(codes, None if self.weight is None else self.weight[rows], minlength=n_classes)
-        balanced = np.bincount(codes, self.weights(rows, balance), minlength=n_classes)
-        natural_share = natural / natural.sum()
-        balanced_share = balanced / balanced.sum()
-        return np.divide(natural_share, balanced_share, out=np.ones(n_classes), where=balanced_share > 0)
+        weight = None if self.weight is None else self.weight[rows]
+        natural = np.bincount(self.codes[rows], weight, minlength=len(self.classes))
+        # Balanced classes have equal frequencies.
+        return np.where(natural > 0, np.count_nonzero(natural) * natural / natural.sum(), 1.0)
 
     def counts(self) -> Ints:
         """Count the rows of each class in each domain, (n_domains, n_classes)."""

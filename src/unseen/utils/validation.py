@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.multiclass import check_classification_targets
 
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, ignore_warnings, warn
 from ..linalg import Array, Ints
@@ -30,22 +30,18 @@ def require_named_domains(method: Callable[P, R]) -> Callable[P, R]:
 
     Missing labels in `y` raise as well, before scikit-learn evaluates the truth value of pandas' NA.
     """
-    parameters = inspect.signature(method).parameters
-    names = list(parameters)
-    kinds = [parameter.kind for parameter in parameters.values()]
-    n_positional = kinds.count(inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    accepts_groups = inspect.Parameter.VAR_KEYWORD in kinds
+    signature = inspect.signature(method)
 
     @wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        has_unknown_groups = "groups" in kwargs and not accepts_groups
-        if has_unknown_groups or len(args) > n_positional:
-            received = "groups=" if has_unknown_groups else f"{len(args) - 1} arguments by position"
+        try:
+            arguments = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
             raise TypeError(
-                f"{type(args[0]).__name__}.{method.__name__} takes the domain of each sample as a keyword; got "
-                f"{received}. Use sample_domain=, as in {method.__name__}(X, y, sample_domain=domain)."
-            )
-        check_labels(kwargs.get("y", dict(zip(names, args, strict=False)).get("y")))
+                f"{type(args[0]).__name__}.{method.__name__}: {error}. The domain of each sample is a keyword: "
+                f"{method.__name__}(X, y, sample_domain=domain)."
+            ) from None
+        check_labels(arguments.get("y"))
         return method(*args, **kwargs)
 
     return call
@@ -64,11 +60,10 @@ def check_label_length(labels: Any, parameter: str) -> None:
     if is_dask(labels):
         return
     if not isinstance(labels, (list, tuple)):
-        array = np.asarray(labels)
-        is_wide = array.dtype.kind == "U" and array.dtype.itemsize > np.dtype(f"U{MAX_LABEL_LENGTH}").itemsize
-        if array.dtype != object and not is_wide:
-            return
-        labels = array.ravel().tolist()
+        labels = np.asarray(labels)
+        # Texts of an array are as wide as the longest.
+        may_be_long = labels.dtype == object or labels.dtype.itemsize > 4 * MAX_LABEL_LENGTH
+        labels = labels.ravel().tolist() if may_be_long else []
     lengths = [len(label) if isinstance(label, str) else 0 for label in labels]
     longest = max(lengths, default=0)
     if longest > MAX_LABEL_LENGTH:
@@ -128,28 +123,21 @@ def check_weights(sample_weight: Any, n_samples: int) -> Array | None:
             f"sample_weight must hold one number per sample; got an array of shape {weight.shape} for {n_samples} "
             "samples of X."
         )
-    is_invalid = ~(np.isfinite(weight) & (weight >= 0))
-    if is_invalid.any() or not weight.any():
-        first = int(np.argmax(is_invalid))
-        received = f"{weight[first]} at position {first}" if is_invalid.any() else "zeros only"
-        raise ValueError(
-            f"sample_weight must hold finite numbers that are not negative, at least one of them positive; got "
-            f"{received}."
-        )
-    is_extreme = (weight > 0) & ((weight > MAX_SAMPLE_WEIGHT) | (weight < 1 / MAX_SAMPLE_WEIGHT))
-    if is_extreme.any():
-        first = int(np.argmax(is_extreme))
+    # Optimizers fail on extreme weights.
+    is_valid = (weight == 0) | ((weight >= 1 / MAX_SAMPLE_WEIGHT) & (weight <= MAX_SAMPLE_WEIGHT))
+    if not is_valid.all() or not weight.any():
+        first = int(np.argmin(is_valid))
         raise ValueError(
             f"sample_weight must hold zeros and numbers between {1 / MAX_SAMPLE_WEIGHT:g} and {MAX_SAMPLE_WEIGHT:g}, "
-            f"because optimizers fail on others; got {weight[first]} at position {first}. Divide all weights by one "
-            "number."
+            f"at least one of them positive; got {weight[first]} at position {first}."
         )
     return weight
 
 
 def check_no_missing_labels(labels: Labels, parameter: str) -> None:
     """Raise if a sample has no label."""
-    missing = _find_missing(labels)
+    is_object = labels.dtype == object
+    missing = np.array([is_missing(label) for label in labels]) if is_object else labels != labels  # as NaN and NaT
     if missing.any():
         raise ValueError(
             f"{parameter} has no label for {missing.sum()} of {len(labels)} samples (first at position "
@@ -209,9 +197,7 @@ class EncodedLabels:
         names, codes = np.unique(y, return_inverse=True)
         # The type of the names is checked, not that of y: a small chunk may hold many classes.
         with ignore_warnings(MANY_CLASSES_WARNING):
-            kind = type_of_target(names, input_name="y", raise_unknown=True)
-        if kind not in ("binary", "multiclass"):
-            raise ValueError(f"y must hold class labels; got labels of type {kind!r}, such as {names.tolist()[0]!r}.")
+            check_classification_targets(names)
         return cls(names, codes.astype(np.intp))
 
 
@@ -240,12 +226,6 @@ def warn_masked_labels(classes: Labels, domains: Labels, counts: Ints, caller: s
             f"SelectSource({caller}(...)) in make_da_pipeline). If {MASKED_LABEL} is a class, ignore this warning.",
             MaskedLabelsWarning,
         )
-
-
-def _find_missing(labels: Labels) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    if labels.dtype == object:
-        return np.array([is_missing(label) for label in labels], dtype=bool)
-    return np.asarray(labels != labels)  # NaN and NaT differ from themselves
 
 
 def is_missing(label: Any) -> bool:
