@@ -127,7 +127,7 @@ def ensemble(word=""):
     }
 
 
-def comparison(*, n_domains=4, n_classes=5, n_points=600, nasty=False, seed=0):
+def comparison(*, n_domains=4, n_classes=5, nasty=False, seed=0):
     rng = random.Random(seed)
     domains, classes = names(n_domains, "domain", nasty), names(n_classes, "class", nasty)
     word = NASTY[1] if nasty else ""
@@ -160,13 +160,6 @@ def comparison(*, n_domains=4, n_classes=5, n_points=600, nasty=False, seed=0):
         method("DICA", "invariant", 0.60, failed="SingularProblemError: classes coincide,\nraise the ridge" + word),
         method("Trained on the target", "reference", 0.84, seconds=3.0),
     ]
-    centers = [(rng.gauss(0, 3), rng.gauss(0, 3)) for _ in classes]
-    offsets = [(rng.gauss(0, 4), rng.gauss(0, 4)) for _ in domains]
-    codes = [(rng.randrange(n_classes), rng.randrange(n_domains)) for _ in range(n_points)]
-    before = [[centers[c][i] * 0.6 + offsets[d][i] + rng.gauss(0, 0.7) for i in (0, 1)] for c, d in codes]
-    after = [[centers[c][i] + 0.1 * offsets[d][i] + rng.gauss(0, 0.5) for i in (0, 1)] for c, d in codes]
-    if n_points > 1:
-        before[0], after[1] = [None, None], [None, 1.0]
 
     def counts():
         return [
@@ -216,21 +209,6 @@ def comparison(*, n_domains=4, n_classes=5, n_points=600, nasty=False, seed=0):
         "domains": domains,
         "methods": methods,
         "ensemble": ensemble(word),
-        "embedding": {
-            "method": "CIDG" + word,
-            "held_out": domains[-1],
-            "settings": {"gamma": "0.1*median", "ridge": 1e-06, "note": word or "none"},
-            "classes": classes,
-            "domains": domains,
-            "before": before,
-            "after": after,
-            "class": [c for c, _ in codes],
-            "domain": [d for _, d in codes],
-            "row": list(range(n_points)),
-            "before_label": "two principal components of the features" + word,
-            "after_label": "two components of CIDG" + word,
-            "note": "600 of 2,533 samples, drawn at random." + word,
-        },
         "diagnosis": diagnosis(n_domains=n_domains, n_classes=n_classes, nasty=nasty, seed=seed),
         "confusion": [
             {"domain": name, "method": "CIDG" + word, "classes": classes, "counts": counts()} for name in domains

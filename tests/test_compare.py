@@ -162,17 +162,6 @@ def test_of_many_classes_confusions_show_those_that_are_confused_most_often(monk
     assert "Each table omits the 1 classes" in shortened.to_html()
 
 
-def test_the_embedding_names_each_sample(found):
-    view = found.to_dict()["embedding"]
-    assert view["method"] in {"CIDG + logistic", "CIDG + 1-NN"}
-    rows = np.array(view["row"]) - 1  # people count from 1
-    assert [view["classes"][c] for c in view["class"]] == LABELS[rows].tolist()
-    assert [view["domains"][d] for d in view["domain"]] == D[rows].tolist()
-    assert len(view["before"]) == len(view["after"]) == len(rows)
-    held_out = D[rows] == view["held_out"]
-    assert held_out.sum() == (view["held_out"] == D).sum()
-
-
 def test_frame_text_picture_and_page_agree(found):
     pytest.importorskip("jinja2", reason="the report needs the extra")
     frame = found.to_frame()
@@ -211,12 +200,6 @@ def test_results_in_a_store_are_not_computed_again(tmp_path, monkeypatch, found)
     again = unseen.compare(X, LABELS, sample_domain=D, **options)
     assert again.rows == first.rows
     assert again.to_dict()["confusion"] == first.to_dict()["confusion"]
-
-
-def test_two_classes_are_shown_in_two_dimensions():
-    two = Y < 2
-    found = unseen.compare(X[two], Y[two], sample_domain=D[two], methods=["CIDG", "logistic"], quick=True)
-    assert {len(point) for point in found.to_dict()["embedding"]["after"]} == {2}
 
 
 def test_a_method_that_fails_is_told_and_the_rest_goes_on(monkeypatch):

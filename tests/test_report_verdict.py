@@ -11,7 +11,7 @@ from unseen.report import render_comparison
 
 
 def test_without_a_comparison_there_is_a_headline_and_no_table():
-    verdict = comparison(n_points=3)["verdict"]
+    verdict = comparison()["verdict"]
     assert Page(render_comparison({"verdict": verdict})).find("table")
     verdict.update(headline="There is nothing to compare.", intervals=[])
     page = Page(render_comparison({"verdict": verdict}))
@@ -20,7 +20,7 @@ def test_without_a_comparison_there_is_a_headline_and_no_table():
 
 
 def test_what_to_do_stands_first_with_a_ring_for_each_domain():
-    summary = comparison(n_points=3)
+    summary = comparison()
     advice = summary["verdict"]["recommendation"]
     page = Page(render_comparison(summary))
     section = page.find("section", id="verdict")[0]["text"]
@@ -38,7 +38,7 @@ def test_what_to_do_stands_first_with_a_ring_for_each_domain():
 
 
 def test_the_ensemble_is_shown_by_bars():
-    summary = comparison(n_points=3)
+    summary = comparison()
     page = Page(render_comparison(summary))
     widths = [float(e["attrs"]["width"].rstrip("%")) for e in page.find("rect", **{"class": "bar"})]
     weights = [*summary["ensemble"]["weights"].values()]
@@ -46,7 +46,7 @@ def test_the_ensemble_is_shown_by_bars():
 
 
 def test_scores_that_are_no_shares_have_no_percent_and_more_digits():
-    summary = comparison(n_points=3)
+    summary = comparison()
     summary["verdict"].update(metric="log_loss", share=False, headline="", sentences=[])
     summary["verdict"]["intervals"][0].update(difference=0.0234, low=0.0012, high=0.0456)
     summary["verdict"]["recommendation"]["sentence"] = "Use CIDG."

@@ -12,22 +12,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import clone
-from sklearn.decomposition import PCA
 from sklearn.metrics import confusion_matrix
 
 from ..exceptions import DataWarning, warn
-from ..linalg import Array, Ints
 from ..model_selection import (
     AUTO_TRANSDUCTIVE,
     check_comparison_size,
     check_metric,
     get_metric,
     group_by,
-    ignore_expected_warnings,
     method_names,
-    prepare_samples,
-    transform_for_classifier,
 )
 from ..models import AUTO, check_threshold, choose_positive
 from ..report import draw_comparison, rank_methods, render_comparison
@@ -35,16 +29,15 @@ from ..shift import Diagnosis, diagnose, find_column_notices
 from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions
 from ..utils.io import plain_values
 from ..utils.optional_imports import environment_info, optional_import
-from ..utils.samples import Balance, Samples
+from ..utils.samples import Balance
 from ..utils.validation import encode_domains
 from ._protocol import Protocol
 from ._recommendation import ComparisonResults, Verdict, describe_imbalance, format_score, make_verdict
 from ._result import EvaluationResult, ValidationResult, ValidationSettings, read_threshold
-from ._run import Entry, HeldOutPredictions, Study, parse_models, read_data, run
+from ._run import HeldOutPredictions, read_data, run
 from ._store import Row
 
 MAX_CONFUSION_CLASSES = 30  # in each confusion table: those that are confused most often
-MAX_PLOT_POINTS = 2000  # more points overlap and make the page slow
 MAX_VALIDATED_CLASSES = 12  # measures of more make neither a legible section nor a fast one
 VERSION_KEYS = ("unseen", "python", "numpy", "scipy", "scikit-learn")
 
@@ -108,7 +101,6 @@ class Comparison(EvaluationResult):
     @cached_property
     def _summary(self) -> dict[str, Any]:
         table = self.predictions.table
-        row = _select_plotted_row(self.rows)
         validation = None
         if len(table.samples.classes) <= MAX_VALIDATED_CLASSES and self.validation is not None:
             validation = self.validation.statistics_dict()
@@ -120,7 +112,6 @@ class Comparison(EvaluationResult):
             "methods": _describe_methods(self.rows),
             "validation": validation,
             "ensemble": _describe_ensembles(self.rows),
-            "embedding": None if row is None else _embed_rows(self.predictions, self.protocol, row),
             "diagnosis": self.diagnosis.summary(),
             "confusion": _count_confusions(self.predictions, self.verdict),
             "settings": [
@@ -431,93 +422,6 @@ def _describe_methods(rows: Sequence[Row]) -> list[dict[str, Any]]:
             }
         )
     return methods
-
-
-def _select_plotted_row(rows: Sequence[Row]) -> Row | None:
-    """Select the row to plot: the best validated invariant projection, on the domain hardest for plain classifiers."""
-    usable = [row for row in rows if row.has_score and row.validation is not None and row.repeat == 0]
-    names = method_names(kind="invariant", is_projection=True)
-    projections = group_by([row for row in usable if row.method in names], lambda row: row.method)
-    if not projections:
-        return None
-    best = max(projections, key=lambda own: np.mean([row.validation for row in own]))
-
-    def plain_score(row: Row) -> float:
-        scores = [other.accuracy for other in usable if other.domain == row.domain and other.kind == "plain"]
-        return float(np.mean(scores or [np.inf]))
-
-    return min(best, key=plain_score)
-
-
-def project_rows(
-    predictions: HeldOutPredictions, protocol: Protocol, row: Row, models: Sequence[Any] | None = None
-) -> tuple[Samples, Array, Ints, int]:
-    """Fit the projection of a row again: prepared samples and their features, training rows before target rows.
-
-    Returns the positions of the rows in the table, too, and the number of training rows. Large tables are subsampled,
-    since the projection uses an exact kernel.
-    """
-    table = predictions.table
-    task = next(task for task in predictions.tasks if task.name == row.task)
-    train, test = protocol.draw_rows(table.samples, task, row.repeat)
-    study = Study(table, protocol, parse_models([row.method] if models is None else models))
-    entry = Entry.make(study.models[row.method], protocol, table.take(train).samples)
-    if not entry.plan.exact:
-        train, test = (part[table.samples.take(part).subsample_rows(entry.plan.choice_rows)] for part in (train, test))
-    settings = row.settings
-    candidate = next(
-        one
-        for one in entry.candidates
-        if settings.get("model", one.variant) == one.variant and settings.items() >= one.settings.items()
-    )
-    rows = np.concatenate([train, test])
-    fitted = clone(study.config.preparation).fit(table.X[train])
-    samples = prepare_samples(fitted, table.samples.take(rows))
-    with ignore_expected_warnings():
-        pipeline = candidate.fit_samples(samples.take(np.arange(len(train))), protocol.balance)
-    return samples, transform_for_classifier(pipeline, samples.X, samples.domain), rows, len(train)
-
-
-def _embed_rows(predictions: HeldOutPredictions, protocol: Protocol, row: Row) -> dict[str, Any]:
-    """Return samples before and after a projection, in two dimensions."""
-    samples, after, rows, n_train = project_rows(predictions, protocol, row)
-    settings = dict(row.settings)
-    name = settings.pop("model", row.method)
-    before = np.zeros((len(samples), 2))
-    n_principal = min(2, samples.X.shape[1])
-    before[:, :n_principal] = PCA(n_principal, random_state=0).fit(samples.X[:n_train]).transform(samples.X)
-    components = "two components"
-    if after.shape[1] == 1:  # as with two classes
-        after = np.column_stack([after[:, 0], before[:, 0]])
-        components = "its component and a principal one"
-    # At most half of the plotted rows are targets, unless there are few source rows.
-    rng = np.random.default_rng(protocol.seed)
-    target = rng.permutation(np.arange(n_train, len(samples)))
-    target = target[: max(MAX_PLOT_POINTS // 2, MAX_PLOT_POINTS - n_train)]
-    shown = np.sort(np.concatenate([target, rng.permutation(n_train)[: MAX_PLOT_POINTS - len(target)]]))
-    domains, codes = encode_domains(samples.domain[shown])
-    return {
-        "method": name,
-        "held_out": row.domain,
-        "settings": settings,
-        "classes": [str(label) for label in samples.classes],
-        "domains": domains,
-        "before": _scale_to_unit_square(before[shown]),
-        "after": _scale_to_unit_square(after[shown, :2]),
-        "class": samples.codes[shown],
-        "domain": codes,
-        "row": predictions.table.rows[rows[shown]] + 1,
-        "before_label": "the first two principal components",
-        "after_label": f"{name}: {components}",
-        "note": (
-            f"The held-out domain is the one hardest for plain classifiers, not the one with the best score of {name}. "
-            f"Components after the second are not shown. {len(shown):,} of {len(samples):,} samples."
-        ),
-    }
-
-
-def _scale_to_unit_square(points: Array) -> list[list[float]]:
-    return (points / (np.abs(points).max() or 1.0)).round(4).tolist()
 
 
 def _count_confusions(predictions: HeldOutPredictions, verdict: Verdict) -> list[dict[str, Any]]:

@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from scipy.stats import rankdata
+from sklearn.base import clone
 
 from ..datasets import make_synthetic
 from ..estimators import CIDG, parallel
-from ..model_selection import METHODS, Method
+from ..linalg import Array
+from ..model_selection import METHODS, Method, ignore_expected_warnings, prepare_samples, transform_for_classifier
 from ..report import import_pyplot
 from ..tables import Table, table_from_arrays
 from ..utils.progress import track
-from ._comparison import project_rows
+from ..utils.samples import Samples
 from ._protocol import Protocol, Task
-from ._run import HeldOutPredictions, Job, Study, parse_models
+from ._run import Entry, Job, Study, parse_models
 from ._store import Row
 
 EQUALITY_DECIMALS = 9  # decimal places to which means are compared, since they may differ by rounding
@@ -219,6 +221,18 @@ CLASS_COLORS = ("#009E73", "#D55E00", "#0072B2")
 MARKERS = ("*", "o", "x")
 
 
+def _project(study: Study, row: Row) -> tuple[Samples, Array]:
+    """Fit the projection of a row again, and project source and target rows: prepared samples and their features."""
+    train, test = study.protocol.draw_rows(study.table.samples, SYNTHETIC_TASK, 0)
+    entry = Entry.make(study.models[row.method], study.protocol, study.table.take(train).samples)
+    candidate = next(one for one in entry.candidates if row.settings.items() >= one.settings.items())
+    preparation = clone(study.config.preparation).fit(study.table.X[train])
+    samples = prepare_samples(preparation, study.table.samples.take(np.concatenate([train, test])))
+    with ignore_expected_warnings():
+        pipeline = candidate.fit_samples(samples.take(np.arange(len(train))), study.protocol.balance)
+    return samples, transform_for_classifier(pipeline, samples.X, samples.domain)
+
+
 def draw_synthetic_figure(table: Table, rows: Sequence[Row], *, grid: str = "ours", quick: bool = False) -> Any:
     """Draw one column for each method, from the settings and accuracies of its row, which is a result on the table.
 
@@ -227,13 +241,11 @@ def draw_synthetic_figure(table: Table, rows: Sequence[Row], *, grid: str = "our
     by_method = {row.method: row for row in rows}
     figure = import_pyplot().Figure(figsize=(3 * len(COLUMNS), 6), layout="constrained")
     axes = figure.subplots(2, len(COLUMNS))
-    predictions = HeldOutPredictions(table, [SYNTHETIC_TASK], [])
     protocol = make_synthetic_protocol("a held-out domain", quick)
-    methods = make_synthetic_methods(grid)
+    study = Study(table, protocol, parse_models(make_synthetic_methods(grid)))
     for column, method in enumerate(COLUMNS):
         row = by_method[method]
-        drawn_row = replace(row, task=SYNTHETIC_TASK.name, repeat=0)
-        samples, features, _, _ = project_rows(predictions, protocol, drawn_row, methods)
+        samples, features = _project(study, row)
         domains = np.unique(samples.domain)
         for (s, name), (j, label) in product(enumerate(domains), enumerate(samples.classes)):
             points = features[(samples.domain == name) & (samples.y == label), :2].T

@@ -23,7 +23,7 @@ def render_comparison(summary: Mapping[str, Any]) -> str:
     Parameters
     ----------
     summary : dict
-        Plain values under the keys title, data, verdict, domains, methods, ensemble, embedding, diagnosis,
+        Plain values under the keys title, data, verdict, domains, methods, ensemble, diagnosis,
         confusion, settings and provenance. Scores are fractions; any number may be None.
 
     Returns
@@ -124,7 +124,6 @@ def _render(
     styles: Sequence[str] = ("report.css",),
 ) -> str:
     jinja2 = optional_import("jinja2", "An HTML report")
-    scripts = (f"(() => {{\n{_read_asset(name)}}})();\n" for name in ("report.js", "scatter.js"))
     page: str = (
         _make_environment(jinja2)
         .get_template(template)
@@ -132,7 +131,7 @@ def _render(
             title=title,
             data=data,
             style="".join(map(_read_asset, styles)),
-            script="".join(scripts),
+            script=_read_asset("report.js"),
             sections=sections,
         )
     )

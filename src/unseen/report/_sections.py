@@ -41,7 +41,6 @@ def comparison_sections(summary: Summary) -> list[Section]:
         ("validation", "Discrimination and calibration", validation and prepare_validation(validation)),
         ("confusion", "Confusion matrices", summary.get("confusion")),
         ("ensemble", "The ensemble", summary.get("ensemble")),
-        ("embedding", "Features before and after projection", summary.get("embedding")),
         ("diagnosis", "Distribution shift between domains", diagnosis and prepare_diagnosis(diagnosis)),
         ("settings", "Selected hyperparameters", summary.get("settings")),
         ("provenance", "Reproducibility", summary.get("provenance")),
