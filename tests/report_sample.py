@@ -108,8 +108,6 @@ def diagnosis(*, n_domains=4, n_classes=5, nasty=False, seed=0):
             for i, name in enumerate(classes)
         ],
         "distances": {"marginal": distances(0.04), "conditional": distances(0.06)},
-        "outlier_domain": domains[-1],
-        "outlier_text": f"{domains[-1]} lies furthest from the others: on average twice as far as the next.",
         "reading": [
             "P(X|Y) moves while P(Y) does not: methods that match marginal distributions only may align the wrong "
             "thing." + word,

@@ -223,8 +223,7 @@ def test_p_values_of_a_column_equal_those_of_scipy():
     assert sorted(p_values.values()) == pytest.approx([2 * low, max(high, 2 * low)])
 
 
-def test_the_column_that_shifts_most_is_first_and_drawn_first():
-    plt = pytest.importorskip("matplotlib.pyplot")
+def test_the_column_that_shifts_most_is_first():
     table = make_table(26, spread=0.0)
     codes = np.unique(table["domain"], return_inverse=True)[1]
     table["score"] = table["score"] + 2.0 * (codes == 3)
@@ -233,9 +232,7 @@ def test_the_column_that_shifts_most_is_first_and_drawn_first():
     assert columns.shifts[0].differences[3] == pytest.approx(2, abs=0.5)
     assert all(0 <= shift.explained <= 1 for shift in columns.shifts)
     assert "explain: 'score' (" in columns.sentences()[-1]
-    figure = columns.plot()
-    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == columns.heat_map()["columns"]
-    plt.close(figure)
+    assert columns.heat_map()["columns"][0] == "score"
 
 
 # Real tables

@@ -151,24 +151,6 @@ def test_distances_are_the_unbiased_estimates_of_gretton(problem):
         assert marginal[s, t] == pytest.approx(marginal[t, s], nan_ok=True)
 
 
-def test_the_domain_that_stands_apart_is_named():
-    X, y, d = sample(EVEN, [[0, 3, 6], [2, 5, 8], [0.2, 3.2, 6.2]], np.random.default_rng(0))
-    diagnosis = diagnose(X, y, sample_domain=d, n_permutations=99)
-    assert diagnosis.outlier_domain == "q"
-    assert diagnosis.summary()["outlier_text"].startswith("Odd one out: q.")
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_no_domain_stands_apart_where_all_are_equally_far(seed):
-    rng = np.random.default_rng(seed)
-    d = np.repeat([0, 1, 2], 80)
-    X = rng.normal(size=(240, 3)) + 1.5 * np.eye(3)[d]
-    diagnosis = diagnose(X, np.tile([0, 1], 120), sample_domain=d, n_permutations=99)
-    assert diagnosis.tests[2].flagged
-    assert diagnosis.outlier_domain is None
-    assert "No domain stands apart" in diagnosis.summary()["outlier_text"]
-
-
 def facts(diagnosis):
     """Everything that owes nothing to the seed."""
     rows = [(test.statistic, test.effect) for test in diagnosis.tests]

@@ -83,8 +83,6 @@ KEYS = {
     "tests": list,
     "classes_tests": list,
     "distances": dict,
-    "outlier_domain": (str, type(None)),
-    "outlier_text": str,
     "reading": list,
     "notices": list,
     "columns": (dict, type(None)),

@@ -15,7 +15,6 @@ from unseen.evaluation import validate_predictions
 from unseen.evaluation._site_curve import EXPONENTS, PowerLaw, make_curve
 from unseen.exceptions import DataWarning
 from unseen.model_selection import AdaptationPlan, get_metric
-from unseen.report._figures import LONGEST_NAME, MAX_SHOWN_COLUMNS, draw_column_shift
 from unseen.tables import Column, Schema
 
 SCHEMA = Schema((Column("age", "numeric"), Column("sex", "categorical", ("f", "m")), Column("new", "categorical", ())))
@@ -86,30 +85,6 @@ def test_a_metric_that_is_undefined_on_all_domains_gives_no_curve():
     site = np.repeat(np.arange(4), 20)
     with pytest.raises(ValueError, match="not defined on enough domains"):
         site_learning_curve(X, site % 2, sample_domain=site, methods=["logistic"], metric="roc_auc")
-
-
-# Columns
-
-
-@pytest.mark.parametrize("n_columns", [3, MAX_SHOWN_COLUMNS + 2])
-def test_the_heat_map_of_many_columns_shows_those_that_shift_most_and_no_numbers(n_columns):
-    plt = pytest.importorskip("matplotlib.pyplot")
-    domains = ["a", "b", "a hospital with a name that is long"] if n_columns > 3 else ["a", "b", "c"]
-    differences = np.random.default_rng(0).normal(size=(n_columns, 3))
-    differences[0] = [4.0, np.nan, -0.1]
-    data = {"columns": [f"column {i}" for i in range(n_columns)], "domains": domains}
-    figure = draw_column_shift({**data, "differences": differences.tolist()})
-    ax = figure.axes[0]
-    assert len(ax.get_yticklabels()) == min(n_columns, MAX_SHOWN_COLUMNS)
-    assert max(len(label.get_text()) for label in ax.get_xticklabels()) <= LONGEST_NAME
-    is_large = n_columns > MAX_SHOWN_COLUMNS
-    assert ("2 columns that shift less are not shown" in ax.get_title()) == is_large
-    assert {label.get_rotation() for label in ax.get_xticklabels()} == ({30.0} if is_large else {0.0})
-    texts = [text.get_text() for text in ax.texts]
-    if texts:
-        assert texts[:3] == ["4.0", "none", "-0.1"]
-        assert ax.texts[0].get_color() == "white"
-    plt.close(figure)
 
 
 # Validation

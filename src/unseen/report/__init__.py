@@ -7,7 +7,6 @@ them may use it.
 
 from ._figures import (
     draw_adaptation_plan,
-    draw_column_shift,
     draw_comparison,
     draw_diagnosis,
     draw_heat_map,

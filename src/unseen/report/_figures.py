@@ -16,7 +16,6 @@ LEVEL_COLORS = (DETECTED_COLOR, ACCENT_COLOR, "#009E73", "#CC79A7")  # from the 
 LEVEL_MARKERS = ("o", "s", "^", "D")
 MAX_CELLS_WITH_NUMBERS = 100  # in one panel; more numbers would not be legible
 MAX_SHOWN_CLASSES = 12
-MAX_SHOWN_COLUMNS = 40  # those that shift most; more rows are not legible on a page
 LEAST_SCALE = 0.5  # standard deviations at the ends of the colors, so that small differences do not look large
 MOST_SCALE = 3.0  # beyond, all differences have the same color, so that one broken column does not hide the others
 LONGEST_NAME = 24
@@ -144,42 +143,6 @@ def _draw_effects(ax: Any, summary: dict[str, Any], classes: Sequence[dict[str, 
     ax.set_xlabel(
         "% of the kernel variance that domains explain\n(P(Y): percentage points; p-values of classes are adjusted)"
     )
-
-
-def draw_column_shift(data: dict[str, Any], figure: Any = None) -> Any:
-    """Draw columns by domains: standardized differences within classes.
-
-    Parameters
-    ----------
-    data : dict
-        What ``ColumnDiagnosis.heat_map()`` returns.
-    figure : matplotlib Figure or SubFigure, default=None
-        Where to draw; None makes a new figure.
-
-    Returns
-    -------
-    figure : matplotlib Figure or SubFigure
-        With the heat map and its color bar.
-    """
-    columns = [shorten_name(name) for name in data["columns"][:MAX_SHOWN_COLUMNS]]
-    domains = [shorten_name(name) for name in data["domains"]]
-    values = np.array(data["differences"][:MAX_SHOWN_COLUMNS], dtype=float).reshape(len(columns), len(domains))
-    size = (3.2 + 0.55 * len(domains), 1.8 + 0.3 * len(columns))
-    figure = figure or import_pyplot().figure(figsize=size, layout="constrained")
-    ax = figure.subplots()
-    largest = np.nanmax(np.abs(values), initial=0.0)
-    limit = float(np.clip(largest, LEAST_SCALE, MOST_SCALE))
-    # Differences have a sign: a diverging map, whose middle is white, that color-blind readers can read.
-    image = draw_heat_map(ax, values, columns, domains, colors="PuOr", vmin=-limit, vmax=limit)
-    if values.size <= MAX_CELLS_WITH_NUMBERS:
-        write_cells(image, _number_texts(values, 1))
-    rest = len(data["columns"]) - len(columns)
-    more = f"; {rest} columns that shift less are not shown" if rest > 0 else ""
-    ax.set_title(f"Shift within classes, by column and domain{more}", fontsize="medium", wrap=True)
-    bar = figure.colorbar(image, ax=ax, pad=0.02, extend="both" if largest > limit else "neither")
-    bar.set_label("difference from the other domains, standard deviations", fontsize="small")
-    bar.outline.set_visible(False)
-    return figure
 
 
 def shorten_name(name: str) -> str:

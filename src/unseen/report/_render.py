@@ -74,7 +74,7 @@ def render_diagnosis(summary: Mapping[str, Any], *, fragment: bool = False) -> s
     >>> summary = {"n_samples": 9, "n_used": 9, "classes": ["a"], "domains": ["s", "t"], "counts": [[4], [5]],
     ...            "alpha": 0.05, "n_permutations": 99, "gamma": 1.0, "tests": [], "classes_tests": [],
     ...            "distances": {"marginal": [[0, 0.1], [0.1, 0]], "conditional": [[0, 0.2], [0.2, 0]]},
-    ...            "outlier_domain": None, "outlier_text": "", "reading": ["No shift detected."], "notices": []}
+    ...            "reading": ["No shift detected."], "notices": []}
     >>> fragment = render_diagnosis(summary, fragment=True)
     >>> "No shift detected." in fragment, "<html" in fragment
     (True, False)

@@ -8,13 +8,13 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+import polars as pl
 from scipy.special import fdtrc
-from scipy.stats import chi2_contingency, rankdata
+from scipy.stats import chi2_contingency
 from scipy.stats.contingency import crosstab
 from sklearn.metrics import balanced_accuracy_score
 
 from ..linalg import Array, Ints
-from ..report import draw_column_shift
 from ..tables import Table
 from ._permutation_tests import adjust_by_holm
 
@@ -242,21 +242,6 @@ class ColumnDiagnosis:
             "heat_map": self.heat_map(),
             "n_columns": len(self.shifts),
         }
-
-    def plot(self, figure: Any = None) -> Any:
-        """Draw the heat map of columns by domains.
-
-        Parameters
-        ----------
-        figure : matplotlib Figure or SubFigure, default=None
-            Figure to draw on; None creates one.
-
-        Returns
-        -------
-        figure : matplotlib Figure or SubFigure
-            Standardized differences of each domain from the others, within classes.
-        """
-        return draw_column_shift(self.heat_map(), figure)
 
     def __repr__(self) -> str:
         return "\n".join(self.sentences() or ["No column stands out in any domain."])
@@ -559,65 +544,57 @@ def enumerate_names(names: Sequence[str]) -> str:
 
 def measure_column_shift(table: Table) -> tuple[ColumnShift, ...]:
     """Measure for each column how domains differ within classes; the largest shift first."""
-    domains = np.unique(table.domain, return_inverse=True)[1]
     classes = np.unique(table.y, return_inverse=True)[1]
-    shifts = [
-        _measure_shift(column.name, table.X[:, position], column.kind == "categorical", classes, domains)
-        for position, column in enumerate(table.schema.columns)
-    ]
+    domains = np.unique(table.domain, return_inverse=True)[1]
+    shifts = []
+    for position, column in enumerate(table.schema.columns):
+        rows = pl.DataFrame({"value": table.X[:, position], "class": classes, "domain": domains})
+        shifts.append(_measure_shift(column.name, rows, is_categorical=column.kind == "categorical"))
     p_values = adjust_by_holm(np.array([shift.p_value for shift in shifts]))
     adjusted = [shift._replace(p_value=p_value) for shift, p_value in zip(shifts, p_values, strict=True)]
     return tuple(sorted(adjusted, key=lambda shift: -shift.explained))
 
 
-def _measure_shift(name: str, values: Array, is_categorical: bool, classes: Ints, domains: Ints) -> ColumnShift:
-    """Measure the shift of one column, by sums over the classes that are in two domains.
+def _measure_shift(name: str, rows: pl.DataFrame, *, is_categorical: bool) -> ColumnShift:
+    """Measure the shift of one column, over the classes that are in two domains, with two rows or more in each.
 
     Squares are those of ranks, or of indicators of categories. The difference of a domain from the mean of the others
     is that of means, or the chi-square distance of category shares: for two categories, the standardized difference of
     their shares. Each class counts by its harmonic number of rows, here and elsewhere: what decides how well a
     difference is known.
     """
-    n_domains = domains.max() + 1
-    between = within = squares = 0.0
-    n_means = n_within = 0
-    weights, differences = np.zeros((2, n_domains))
-    for label in range(classes.max() + 1):
-        rows = np.isfinite(values) & (classes == label)
-        counts = np.bincount(domains[rows], minlength=n_domains)
-        present = np.flatnonzero(counts >= MIN_CELL)
-        if len(present) < 2:
-            continue
-        rows &= np.isin(domains, present)
-        own = values[rows]
-        counts = counts[present]
-        members = (domains[rows] == present[:, None]) / counts[:, None]  # of shape (n_domains, n_rows), for means
-        scores = (own[:, None] == np.unique(own)) * 1.0 if is_categorical else rankdata(own)[:, None]
-        deviations = scores - scores.mean(axis=0)
-        between_class = float(counts @ ((members @ deviations) ** 2).sum(axis=1))
-        between += between_class
-        within += float((deviations**2).sum()) - between_class
-        n_means += len(present) - 1
-        n_within += len(own) - len(present)
-        means = members @ (scores if is_categorical else own[:, None])
-        elsewhere = (means.sum(axis=0) - means) / (len(present) - 1)
-        weight = 1 / (1 / counts + 1 / (len(own) - counts))
-        weights[present] += weight
-        if is_categorical:
-            distances = np.sqrt(((means - elsewhere) ** 2 / ((means + elsewhere) / 2)).sum(axis=1))
-        else:
-            distances = (means - elsewhere)[:, 0]
-            squares += float(((own - means[np.searchsorted(present, domains[rows]), 0]) ** 2).sum())
-        differences[present] += weight * distances
-    if not n_means:
-        return ColumnShift(name, 0.0, 1.0, (None,) * n_domains)
-    if not is_categorical:
-        scale = np.sqrt(squares / n_within)
-        differences = differences / scale if scale > 0 else np.zeros(n_domains)
-    mean_square = within / n_within
-    explained = max((between - n_means * mean_square) / max(between + within + mean_square, np.finfo(float).tiny), 0.0)
+    differences = dict.fromkeys(range(rows["domain"].n_unique()))
+    value = pl.col("value")
+    rows = rows.filter(value.is_finite()).filter(pl.len().over("class", "domain") >= MIN_CELL)
+    rows = rows.filter(pl.col("domain").n_unique().over("class") > 1)
+    if rows.is_empty():
+        return ColumnShift(name, 0.0, 1.0, tuple(differences.values()))
+    indicators = [(value == level).cast(pl.Float64) for level in rows["value"].unique()]
+    scores = indicators if is_categorical else [value.rank().over("class")]
+    rows = rows.with_columns(score.alias(f"score{i}") for i, score in enumerate(scores))
+    score = pl.col(r"^score\d+$")
+    n = pl.col("len")
+    n_class = n.sum().over("class")
+    cells = rows.group_by("class", "domain", maintain_order=True).agg(
+        score.mean(), value.mean(), value.var(ddof=0).alias("var"), pl.len()
+    )
+    class_mean = (score * n).sum().over("class") / n_class
+    between = cells.select((score - class_mean) ** 2 * n).sum().sum_horizontal().item()
+    total = rows.select((score - score.mean().over("class")) ** 2).sum().sum_horizontal().item()
+    n_means = cells.height - cells["class"].n_unique()
+    n_within = rows.height - cells.height
+    mean_square = (total - between) / n_within
+    explained = (between - n_means * mean_square) / max(total + mean_square, np.finfo(float).tiny)
     p_value = fdtrc(n_means, n_within, between / n_means / mean_square) if mean_square > 0 else float(between == 0)
-    means_of_classes = [
-        float(total / weight) if weight else None for total, weight in zip(differences, weights, strict=True)
-    ]
-    return ColumnShift(name, float(explained), float(p_value), tuple(means_of_classes))
+    mean = score if is_categorical else value
+    elsewhere = (mean.sum().over("class") - mean) / (pl.len().over("class") - 1)
+    if is_categorical:  # no share of a category that neither has
+        distance = pl.sum_horizontal(((mean - elsewhere) ** 2 / ((mean + elsewhere) / 2)).fill_nan(0.0)).sqrt()
+    else:
+        distance = (mean - elsewhere) / ((n * pl.col("var")).sum() / n_within).sqrt()
+    weight = 1 / (1 / n + 1 / (n_class - n))
+    cells = cells.select("domain", weight=weight, distance=distance.fill_nan(0.0))
+    means = cells.group_by("domain").agg((pl.col("weight") * pl.col("distance")).sum() / pl.col("weight").sum())
+    differences |= dict(means.iter_rows())
+    share = round(float(np.clip(explained, 0.0, 1.0)), 12)
+    return ColumnShift(name, share, float(p_value), tuple(differences.values()))

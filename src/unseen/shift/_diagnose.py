@@ -34,11 +34,9 @@ from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_labels, encode_classes, encode_domains
 from ._column_audit import ColumnDiagnosis, diagnose_columns, enumerate_names
 from ._permutation_tests import (
-    OUTLIER_GAP,
     PermutationResult,
     adjust_by_holm,
     distance_matrices,
-    find_confirmed_outlier,
     run_kernel_tests,
     run_label_test,
 )
@@ -145,8 +143,6 @@ class Diagnosis:
     marginal_distances, conditional_distances : ndarray of shape (n_domains, n_domains)
         Distances between domains in the space of the kernel, of P(X), and of P(X|Y) over the common classes; NaN
         without a common class.
-    outlier_domain : object or None
-        The domain that lies far from all others, if there is one.
     columns : ColumnDiagnosis or None
         Which columns differ, how, and what to do; None for arrays and photographs, and for tables
         of more than 1,000 columns.
@@ -177,7 +173,6 @@ class Diagnosis:
     class_tests: tuple[Shift, ...]
     marginal_distances: Array
     conditional_distances: Array
-    outlier_domain: Any
     columns: ColumnDiagnosis | None = None
 
     @cached_property
@@ -215,8 +210,6 @@ class Diagnosis:
                     for test in self.class_tests
                 ],
                 "distances": {"marginal": self.marginal_distances, "conditional": self.conditional_distances},
-                "outlier_domain": None if self.outlier_domain is None else str(self.outlier_domain),
-                "outlier_text": outlier_text(self),
                 "reading": self.reading,
                 "notices": self.notices,
                 "columns": None if self.columns is None else self.columns.summary(),
@@ -420,9 +413,6 @@ def diagnose(
         _test_label_shift(counts, classes, domains, n_permutations, alpha, rng),
         *(_make_shift(key, result, alpha, len(used)) for key, result in results.items()),
     )
-    by_class = bool(np.isfinite(conditional).all())
-    is_shift_detected = tests[2 if by_class else 1].flagged
-    outlier = find_confirmed_outlier(gram, membership, by_class=by_class, rng=rng) if is_shift_detected else None
     # Classes that occur in one domain only have no result.
     p_values = adjust_by_holm(np.array([result.p_value for result in class_results.values()]))
     adjusted = dict(zip(class_results, p_values, strict=True))
@@ -444,7 +434,6 @@ def diagnose(
         class_tests=tuple(class_tests),
         marginal_distances=marginal,
         conditional_distances=conditional,
-        outlier_domain=None if outlier is None else domains.tolist()[outlier],
         columns=columns,
     )
 
@@ -543,21 +532,6 @@ def interpret_tests(diagnosis: Diagnosis) -> list[str]:
     return [*reading, COMPARE_ADVICE]
 
 
-def outlier_text(diagnosis: Diagnosis) -> str:
-    """Return a sentence on the outlier domain and on the rule that defines it."""
-    by_class = np.isfinite(diagnosis.conditional_distances).all()
-    kind = NAMES["conditional" if by_class else "covariate"]
-    if len(diagnosis.domains) < 3:
-        return "With two domains, neither can be called the odd one out."
-    rule = (
-        f"every distance of {kind} from it exceeds {OUTLIER_GAP:g} times the largest distance between the others, "
-        "in both halves of the samples too"
-    )
-    if diagnosis.outlier_domain is None:
-        return f"No domain stands apart from the others (rule: a shift of {kind} is detected, and {rule})."
-    return f"Odd one out: {diagnosis.outlier_domain}. A shift of {kind} is detected, and {rule}."
-
-
 def limitation_texts(diagnosis: Diagnosis) -> Iterator[str]:
     """Return sentences on the limitations of the tests."""
     if diagnosis.n_used < diagnosis.n_samples:
@@ -588,7 +562,7 @@ def summary_text(summary: dict[str, Any]) -> str:
         detected = "shift detected, " if test["flagged"] else "no shift detected, "
         result = test["effect_label"] if test["p_value"] is None else detected + test["effect_label"]
         lines.append(_wrap(f"{test['name']:<{width}}  {result}: {test['effect_text']}", " " * (width + 2)))
-    remarks = [*summary["reading"], summary["outlier_text"], *(f"Note: {notice}" for notice in summary["notices"])]
+    remarks = [*summary["reading"], *(f"Note: {notice}" for notice in summary["notices"])]
     sentences = (summary.get("columns") or {}).get("sentences", [])
     numbered = [_wrap(f"{i}. {sentence}", "   ") for i, sentence in enumerate(sentences, 1)]
     columns = ["", "Columns, the most important first:", *numbered, ""] if numbered else []

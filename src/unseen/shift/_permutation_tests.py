@@ -24,8 +24,6 @@ from ..linalg import Array, Ints, Membership
 BATCH_ENTRIES = 2**20  # weights in one matrix product: large enough for speed, small compared with the Gram matrix
 # Relative to the total variance. Permutations this close to the data are ties, which count against significance.
 TIE_TOLERANCE = 1e-9
-# Ratio of the smallest distance of an outlier domain to the largest distance between the others.
-OUTLIER_GAP = 1.25
 ROUNDING = 1e-12  # of statistics of a kernel whose values are at most 1
 
 
@@ -176,32 +174,6 @@ def distance_matrices(gram: Array, membership: Membership) -> tuple[Array, Array
     conditional = np.ma.masked_invalid(by_class).mean(axis=0).filled(np.nan)
     marginal = mean_discrepancies(gram, domain, n_domains)
     return np.sqrt(np.maximum(marginal, 0.0)), np.sqrt(np.maximum(conditional, 0.0))
-
-
-def find_confirmed_outlier(
-    gram: Array, membership: Membership, *, by_class: bool, rng: np.random.Generator
-) -> int | None:
-    """Return the domain that is an outlier in all samples and in both halves of them, or None.
-
-    With `by_class` distances are those of P(X|Y), otherwise of P(X).
-    """
-    order = rng.permutation(len(membership.cell))
-    order = order[np.argsort(membership.cell[order], kind="stable")]  # Each half gets half of every cell.
-    outliers = set()
-    for part in (order, order[::2], order[1::2]):
-        distances = distance_matrices(gram[np.ix_(part, part)], Membership(membership.counts, membership.cell[part]))
-        outliers.add(find_outlier(distances[by_class]))
-    return outliers.pop() if len(outliers) == 1 else None
-
-
-def find_outlier(distances: Array) -> int | None:
-    """Return the domain whose distances exceed those between the others by the factor `OUTLIER_GAP`, or None."""
-    if len(distances) < 3 or not np.isfinite(distances).all():
-        return None
-    candidate = int(np.argmax(distances.sum(axis=1)))
-    others = np.delete(np.arange(len(distances)), candidate)
-    is_outlier = distances[candidate, others].min() > OUTLIER_GAP * distances[np.ix_(others, others)].max()
-    return candidate if is_outlier else None
 
 
 def adjust_by_holm(p_values: Array) -> list[float]:
