@@ -28,7 +28,6 @@ from sklearn.svm import SVC
 import unseen
 from tiny_network import tiny_network
 from unseen import CIDG
-from unseen.datasets import load_folder
 from unseen.evaluation import Protocol, Store, Task, run
 from unseen.images import extract, find_photos
 from unseen.model_selection import HEADS, EnsembleClassifier
@@ -134,7 +133,7 @@ def _in_folder(home: Home, path: Path) -> None:
     valid = home.folder / ("arrays.npz" if path.suffix in (".npz", ".mat") else "patients.csv")
     shutil.copy(valid, folder / f"valid{valid.suffix}")
     shutil.copy(path, folder / path.name)
-    load_folder(folder)
+    load_table(folder)
 
 
 def _photo_list(home: Home, path: Path) -> None:
@@ -225,7 +224,6 @@ READERS: dict[str, tuple[Reader, ...]] = {
         map(
             _make_then_read,
             (
-                lambda home, folder: load_folder(folder),
                 lambda home, folder: load_table(folder),
                 lambda home, folder: home.patients.predict(folder),
                 lambda home, folder: extract(folder, home.network, n_jobs=1),

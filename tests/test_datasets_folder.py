@@ -8,12 +8,17 @@ import pytest
 from scipy.io import savemat
 from scipy.sparse import csr_array
 
-from unseen.datasets import load_folder, load_vlcs
+from unseen.datasets import load_vlcs
+from unseen.tables import load_table
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(6, 4))
 Y = np.array([1, 2, 3, 1, 2, 3])
 WORDS = np.array(["ant", "bee", "cat", "ant", "bee", "cat"])
+
+
+def read(folder, **options):
+    return load_table(folder, min_domain_rows=1, **options)
 
 
 def save_mat(path, features, labels):
@@ -55,12 +60,11 @@ def test_every_format_gives_the_same_data(save, labels, tmp_path):
     save("one", X, labels)
     save("two", X[:3] + 1, labels[:3])
     (tmp_path / "README.md").write_text("not data", encoding="utf-8")
-    data = load_folder(tmp_path)
-    np.testing.assert_allclose(data.data, np.vstack([X, X[:3] + 1]), rtol=1e-15)
-    assert data.target.tolist() == [*labels, *labels[:3]]
-    assert data.target.dtype.kind == labels.dtype.kind
+    data = read(tmp_path)
+    np.testing.assert_allclose(data.X, np.vstack([X, X[:3] + 1]), rtol=1e-15)
+    assert data.y.tolist() == [*labels, *labels[:3]]
+    assert data.y.dtype.kind == labels.dtype.kind
     assert data.domain.tolist() == ["one"] * 6 + ["two"] * 3
-    assert data.target_names == sorted({str(label) for label in labels})
 
 
 SQUARE = RANDOM.normal(size=(6, 6))
@@ -94,21 +98,21 @@ def test_arrays_are_a_matrix_of_features_and_vectors_of_the_samples(case, ending
             np.savez(tmp_path / f"{name}.npz", **arrays)
         else:
             savemat(tmp_path / f"{name}.mat", arrays, do_compression=name == "two")
-    data = load_folder(tmp_path)
-    np.testing.assert_array_equal(data.data, np.vstack([matrix, matrix]))
-    assert data.target.tolist() == [*labels, *labels]
+    data = read(tmp_path)
+    np.testing.assert_array_equal(data.X, np.vstack([matrix, matrix]))
+    assert data.y.tolist() == [*labels, *labels]
 
 
-def test_columns_of_tables_are_matched_by_name_and_text_is_left_out(tmp_path):
+def test_columns_of_tables_are_matched_by_name(tmp_path):
     (tmp_path / "a.csv").write_text("u;v;file;y\n1,5;2;p;0\n3;?;q;1\n4;5;p;1\n", encoding="utf-8")
     (tmp_path / "[b].csv").write_text("file,y,v,u\np,0,20,10\nq,1,30,11\n", encoding="utf-8")
-    data = load_folder(tmp_path)
-    assert data.feature_names == ["v", "u"]
-    assert data.domain_names == ["[b]", "a"]
-    np.testing.assert_array_equal(data.data, [[20, 10], [30, 11], [2, 1.5], [np.nan, 3], [5, 4]])
-    assert "Each file is a domain" in data.DESCR
-    assert load_folder(tmp_path, features=["u"]).feature_names == ["u"]
-    assert load_folder(tmp_path, label="file").target_names == ["p", "q"]
+    data = read(tmp_path)
+    assert data.schema.feature_names == ["file", "v", "u"]
+    assert np.unique(data.domain).tolist() == ["[b]", "a"]
+    np.testing.assert_array_equal(data.X[:, 1:], [[20, 10], [30, 11], [2, 1.5], [np.nan, 3], [5, 4]])
+    assert any("Each file is a domain" in notice for notice in data.notices)
+    assert read(tmp_path, features=["u"]).schema.feature_names == ["u"]
+    assert np.unique(read(tmp_path, label="file").y).tolist() == ["p", "q"]
 
 
 def test_pickled_objects_are_never_loaded(tmp_path):
@@ -120,7 +124,7 @@ def test_pickled_objects_are_never_loaded(tmp_path):
     for arrays in ({"X": np.array([Bomb()], dtype=object), "y": [1]}, {"X": X, "y": Y, "more": np.array([Bomb()])}):
         np.savez(tmp_path / "a.npz", **arrays)
         with pytest.raises(ValueError, match="Object arrays cannot be loaded"):
-            load_folder(tmp_path)
+            read(tmp_path)
 
 
 CASES = {
@@ -145,7 +149,7 @@ def test_what_is_wrong_inside_arrays_is_said(arrays, message, tmp_path):
     for name in ("a", "b"):
         np.savez(tmp_path / f"{name}.npz", **arrays)
     with pytest.raises(ValueError, match=message):
-        load_folder(tmp_path)
+        read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +164,7 @@ def test_what_is_wrong_inside_arrays_is_said(arrays, message, tmp_path):
 def test_wrong_names_are_refused(options, error, message, tmp_path):
     save_npz(tmp_path / "a.npz", X, Y)
     with pytest.raises(error, match=message):
-        load_folder(tmp_path, **options)
+        read(tmp_path, **options)
 
 
 def test_all_problems_of_all_files_are_reported_at_once(tmp_path):
@@ -183,7 +187,7 @@ def test_all_problems_of_all_files_are_reported_at_once(tmp_path):
     (tmp_path / "beyond.mat").write_bytes(content.replace(rows.tobytes(), (rows + 10**6).tobytes(), 1))
     (tmp_path / "new.mat").write_bytes(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(512))
     with pytest.raises(ValueError, match="cannot be used") as caught:
-        load_folder(tmp_path)
+        read(tmp_path)
     text = str(caught.value)
     names = ["c.npz", "single.npz", "torn.npz", "noise.mat", "damaged.mat", "short.mat", "beyond.mat", "new.mat"]
     for part in [*(f"{name}: it cannot be read: " for name in names), "are called 'a',", "Save it with '-v7'"]:
@@ -194,9 +198,9 @@ def test_paths_that_are_no_folder_of_data_are_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("", encoding="utf-8")
     for name in ("absent", "notes.txt"):
         with pytest.raises(NotADirectoryError, match="is not a folder"):
-            load_folder(tmp_path / name)
+            load_vlcs(tmp_path / name)
     with pytest.raises(ValueError, match="a folder must hold one file per domain"):
-        load_folder(tmp_path)
+        read(tmp_path)
 
 
 def vlcs(folder, names, labels=(1, 2, 3, 4, 5)):
@@ -245,7 +249,7 @@ def test_a_collection_of_vlcs_may_lack_a_class_that_others_have(tmp_path):
 def test_what_is_not_vlcs_is_refused(names, options, message, tmp_path):
     with pytest.raises(ValueError, match=message) as caught:
         load_vlcs(vlcs(tmp_path, names, **options))
-    assert "use load_folder" in str(caught.value)
+    assert "use load_table" in str(caught.value)
 
 
 def test_files_of_vlcs_that_count_differently_are_refused(tmp_path):

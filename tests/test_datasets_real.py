@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unseen.datasets import _office_caltech, fetch_office_caltech, load_folder
+from unseen.datasets import _office_caltech, fetch_office_caltech
 from unseen.datasets._office_caltech import git_blob_id
+from unseen.tables import load_table
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 COUNTS = {"amazon": 958, "webcam": 295, "dslr": 157, "caltech10": 1123}
@@ -21,7 +22,8 @@ def folder(name):
 
 
 def counts(data):
-    return {name: int((data.domain == name).sum()) for name in data.domain_names}
+    names, numbers = np.unique(data.domain, return_counts=True)
+    return dict(zip(names.tolist(), numbers.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["the folder itself", "the folder above"])
@@ -37,10 +39,10 @@ def test_surf_features_at_hand_are_used_without_download(inside):
 
 def test_the_order_of_classes_is_that_of_the_photographs():
     surf = fetch_office_caltech("surf", data_home=folder("office_caltech_surf"), download=False)
-    deep = load_folder(folder("office_caltech_efflite0"))
+    deep = load_table(folder("office_caltech_efflite0"))
     assert counts(deep) == COUNTS
     for name in COUNTS:
-        np.testing.assert_array_equal(surf.target[surf.domain == name], deep.target[deep.domain == name])
+        np.testing.assert_array_equal(surf.target[surf.domain == name], deep.y[deep.domain == name])
 
 
 def test_the_published_deep_features_have_the_known_ids_and_load_as_a_folder():
@@ -48,9 +50,9 @@ def test_the_published_deep_features_have_the_known_ids_and_load_as_a_folder():
     for domain in ["dslr", "webcam"]:
         file, blob_id = _office_caltech.PUBLISHED_FILES["decaf6"][domain]
         assert git_blob_id(home / file) == blob_id
-    data = load_folder(home)
+    data = load_table(home)
     assert counts(data) == {"dslr_decaf": 157, "webcam_decaf": 295}
-    assert data.data.shape[1] == 4068  # of 4,096, without the constant ones
+    assert data.X.shape[1] == 4068  # of 4,096, without the constant ones
 
 
 def test_files_at_hand_are_not_asked_for_again():
@@ -63,6 +65,6 @@ def test_files_at_hand_are_not_asked_for_again():
 
 
 def test_rotated_mnist_loads_as_a_folder():
-    data = load_folder(folder("rotated_mnist"))
+    data = load_table(folder("rotated_mnist"))
     assert counts(data) == {f"rot{angle:02d}": 1000 for angle in range(0, 90, 15)}
-    assert data.target_names == [str(digit) for digit in range(10)]
+    assert np.unique(data.y).tolist() == list(range(10))

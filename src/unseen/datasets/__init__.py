@@ -1,16 +1,15 @@
 """Data sets with domains: loaders, and a generator of synthetic data."""
 
-from ._folder import load_folder, load_vlcs
 from ._hospitals import load_hospitals
 from ._office_caltech import fetch_office_caltech
 from ._penguins import load_penguins
 from ._rotated_digits import load_digits_table, load_rotated_digits
 from ._synthetic import make_synthetic
+from ._vlcs import load_vlcs
 
 __all__ = [
     "fetch_office_caltech",
     "load_digits_table",
-    "load_folder",
     "load_hospitals",
     "load_penguins",
     "load_rotated_digits",

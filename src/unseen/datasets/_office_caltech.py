@@ -171,7 +171,7 @@ def _explain_manual_download(home: Path, features: str, domains: list[str], reas
     return (
         f"Office-Caltech ({features}) is incomplete: {reason}.\n{files}\n"
         f"Download these files from {BASE_URL} and put them into {home / 'office_caltech'}. "
-        "Files with other content can be loaded with load_folder."
+        "Files with other content can be loaded with load_table."
     )
 
 

@@ -79,25 +79,16 @@ def load_rotated_digits(
 
 def _check_angles(angles: Sequence[float], max_angles: int) -> list[float]:
     try:
-        if isinstance(angles, str):
-            raise TypeError
         degrees = [float(angle) for angle in angles]
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"angles must be a sequence of numbers, in degrees, such as (0, 30, 60); got {angles!r}."
         ) from error
-    if not np.isfinite(degrees).all():
-        raise ValueError(f"angles must be finite numbers of degrees; got {degrees}.")
-    if len(degrees) < 2:
-        raise ValueError(f"angles must hold at least 2 angles, one for each domain; got {len(degrees)}: {degrees}.")
-    if len({DOMAIN_NAME.format(angle % 360) for angle in degrees}) < len(degrees):
+    n_different = len({DOMAIN_NAME.format(angle % 360) for angle in degrees})
+    if not np.isfinite(degrees).all() or n_different < len(degrees) or not 2 <= len(degrees) <= max_angles:
         raise ValueError(
-            f"angles must differ, also after full turns of 360 degrees; got {degrees}. Leave out repeated angles."
-        )
-    if len(degrees) > max_angles:
-        raise ValueError(
-            f"angles holds {len(degrees)} angles, but the rarest digit has {max_angles} images, and each angle needs "
-            f"one of them. Use at most {max_angles} angles."
+            f"angles must be 2 to {max_angles} finite numbers of degrees that differ, also after full turns of 360 "
+            f"degrees, as each angle needs an image of the rarest digit; got {len(degrees)}: {degrees}."
         )
     return degrees
 

@@ -1,4 +1,4 @@
-"""Loaders of folders with one file per domain: any data, and VLCS."""
+"""VLCS, from a folder with one file per domain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..tables import Table, load_table
+from ..tables import load_table
 from ..utils.samples import Samples
 from ..utils.validation import format_list
 from ._bunch import make_bunch
@@ -31,72 +31,6 @@ Features of photographs of birds, cars, chairs, dogs and persons from four colle
 """
 
 
-def load_folder(
-    path: str | os.PathLike[str],
-    *,
-    features: str | Sequence[str] | None = None,
-    label: str | None = None,
-    as_frame: bool = False,
-    return_X_y: bool = False,
-) -> Any:
-    """Load the numeric columns of a folder that holds one file per domain.
-
-    Files are read by :func:`~unseen.tables.load_table`: MATLAB files (.mat), NumPy files (.npz) or tables such as .csv
-    and .parquet. The name of the file, without its ending, is the name of the domain.
-
-    Parameters
-    ----------
-    path : str or path
-        The folder.
-    features : str or list of str, default=None
-        Columns to use; by default all columns of numbers except the label. The columns of a matrix are feature_0,
-        feature_1 and so on.
-    label : str, default=None
-        Name of the labels; by default the only array or column with a usual name, such as labels, y or species.
-    as_frame, return_X_y : bool, default=False
-        Whether to return pandas objects, with `frame` in addition; and whether to return ``(X, y, sample_domain)``
-        instead of a Bunch.
-
-    Returns
-    -------
-    data : :class:`~sklearn.utils.Bunch` or tuple of (X, y, sample_domain)
-        With `data`, `target`, `domain`, `target_names`, `domain_names`, `feature_names` and `DESCR`. `target` holds the
-        labels as they are in the files, integers or strings. Missing values are NaN.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np
-    >>> from unseen.datasets import load_folder
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     np.savez(Path(folder, "hospital_a.npz"), X=np.eye(4), y=["ill", "well", "ill", "well"])
-    ...     np.savez(Path(folder, "hospital_b.npz"), X=np.ones((2, 4)), y=["ill", "well"])
-    ...     data = load_folder(folder)
-    >>> data.domain_names, data.target_names
-    (['hospital_a', 'hospital_b'], ['ill', 'well'])
-    >>> data.data.shape
-    (6, 4)
-    """
-    table, samples, names = _read_folder(path, features, label)
-    description = "\n".join([f"Data of the folder {table.name}, one domain per file", "", *table.notices]) + "\n"
-    classes = [str(name) for name in samples.classes.tolist()]
-    return make_bunch(samples, classes, names, description, as_frame=as_frame, return_X_y=return_X_y)
-
-
-def _read_folder(
-    path: str | os.PathLike[str], features: str | Sequence[str] | None, label: str | None
-) -> tuple[Table, Samples, list[str]]:
-    """Read the numeric columns of every domain of a folder, and their names."""
-    folder = Path(path).expanduser()
-    if not folder.is_dir():
-        raise NotADirectoryError(f"path must be a folder with one file per domain; {str(folder)!r} is not a folder.")
-    table = load_table(folder, features=features, label=label, min_domain_rows=1)
-    numeric = [j for j, column in enumerate(table.schema.columns) if column.kind == "numeric"]
-    names = [table.schema.columns[j].name for j in numeric]
-    return table, Samples(table.X[:, numeric], table.y, table.domain), names
-
-
 def load_vlcs(
     folder: str | os.PathLike[str],
     *,
@@ -107,7 +41,7 @@ def load_vlcs(
 ) -> Any:
     """Load VLCS from a folder with one file for each of its four collections.
 
-    Reads the same files as :func:`~unseen.datasets.load_folder`, and checks that they hold VLCS. Collections are
+    Reads the files that :func:`~unseen.tables.load_table` reads, and checks that they hold VLCS. Collections are
     recognized by name or initial, regardless of case: V, VOC2007 or Pascal; L or LabelMe; C or Caltech101; S or SUN09.
     File names may contain other words, such as Pascal_decaf6.mat.
 
@@ -116,7 +50,7 @@ def load_vlcs(
     folder : str or path
         The folder.
     features, label : str, default=None
-        Names of the features and labels in the files, as in :func:`~unseen.datasets.load_folder`.
+        Names of the features and labels in the files, as in :func:`~unseen.tables.load_table`.
     as_frame, return_X_y : bool, default=False
         Whether to return pandas objects, with `frame` in addition; and whether to return ``(X, y, sample_domain)``
         instead of a Bunch.
@@ -141,13 +75,15 @@ def load_vlcs(
     >>> data.domain_names, data.target_names
     (['V', 'L', 'C', 'S'], ['bird', 'car', 'chair', 'dog', 'person'])
     """
-    _, samples, feature_names = _read_folder(folder, features, label)
-    initials = {name: _match_collection(name) for name in np.unique(samples.domain).tolist()}
-    labels = np.char.lower(samples.y) if samples.y.dtype.kind == "U" else samples.y
+    if not Path(folder).expanduser().is_dir():
+        raise NotADirectoryError(f"folder must hold one file per domain; {str(folder)!r} is not a folder.")
+    table = load_table(Path(folder).expanduser(), features=features, label=label, min_domain_rows=1)
+    initials = {name: _match_collection(name) for name in np.unique(table.domain).tolist()}
+    labels = np.char.lower(table.y) if table.y.dtype.kind == "U" else table.y
     problems = _find_collection_problems(initials)
     if set(labels.tolist()) not in ({0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, set(VLCS_CLASSES)):
         found = "; ".join(
-            f"{name} has {format_list(np.unique(samples.y[samples.domain == name]).tolist(), quote=False)}"
+            f"{name} has {format_list(np.unique(table.y[table.domain == name]).tolist(), quote=False)}"
             for name in initials
         )
         problems.append(
@@ -156,12 +92,13 @@ def load_vlcs(
     if problems:
         lines = "\n".join(f"- {problem}" for problem in problems)
         raise ValueError(
-            f"The folder {os.fspath(folder)!r} does not hold VLCS:\n{lines}\nFor other data, use load_folder."
+            f"The folder {os.fspath(folder)!r} does not hold VLCS:\n{lines}\nFor other data, use load_table."
         )
-    domain = np.array([initials[name] for name in samples.domain.tolist()])
+    domain = np.array([initials[name] for name in table.domain.tolist()])
     order = np.concatenate([np.flatnonzero(domain == initial) for initial in VLCS_NAMES])
-    sorted_samples = Samples(samples.X, np.searchsorted(np.unique(labels), labels), domain).take(order)
-    return make_bunch(sorted_samples, VLCS_CLASSES, feature_names, VLCS_DESCR, as_frame=as_frame, return_X_y=return_X_y)
+    samples = Samples(table.X, np.searchsorted(np.unique(labels), labels), domain).take(order)
+    names = table.schema.feature_names
+    return make_bunch(samples, VLCS_CLASSES, names, VLCS_DESCR, as_frame=as_frame, return_X_y=return_X_y)
 
 
 def _match_collection(name: str) -> str:
