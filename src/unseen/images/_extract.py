@@ -248,8 +248,8 @@ def extract(
     if not isinstance(photos, Photos):
         return Extraction(X, [str(files[i]) for i in kept], None, None, skipped, facts)
     facts["root"] = as_unicode(str(photos.root.resolve()))
-    columns = [[values[i] for i in kept] for values in (photos.paths, photos.label, photos.domain)]
-    return Extraction(X, *columns, skipped, facts)
+    names, label, domain = ([values[i] for i in kept] for values in (photos.paths, photos.label, photos.domain))
+    return Extraction(X, names, label, domain, skipped, facts)
 
 
 def _run_network(

@@ -109,15 +109,13 @@ def complete_prior(prior: Mapping[Any, float], classes: Labels, source: Array) -
     frequencies = np.array([values.get(name, 0.0) for name in names])
     is_named = frequencies > 0
     rest = 1 - float(frequencies.sum())
-    if is_named.all() and abs(rest) > PRIOR_TOLERANCE:
-        raise ValueError(f"prior must sum to 1; the frequencies of all {len(names)} classes sum to {1 - rest:.6g}.")
-    if not is_named.all() and rest < PRIOR_TOLERANCE:
+    is_sound = abs(rest) <= PRIOR_TOLERANCE if is_named.all() else rest > PRIOR_TOLERANCE
+    if not is_sound:
         raise ValueError(
-            f"prior leaves nothing for the classes that it does not name: its frequencies sum to {1 - rest:.6g}. They "
-            "must sum to less than 1, or name all classes."
+            f"prior must sum to 1 over all {len(names)} classes, or to less than 1 if it leaves some out; it names "
+            f"{is_named.sum()} classes, which sum to {1 - rest:.6g}."
         )
-    if not is_named.all():
-        frequencies[~is_named] = rest * source[~is_named] / source[~is_named].sum()
+    frequencies[~is_named] = rest * source[~is_named] / source[~is_named].sum()
     return frequencies / frequencies.sum()
 
 
@@ -137,8 +135,7 @@ def _read_labeled(model: Model, data: Any, label: str | None, domain: str | None
     values = as_text(rows.kept[label]).to_numpy().astype(object)
     codes = encode_class_labels(rows.kept[label], model.classes_)
     values[np.isnan(codes)] = None
-    for row in np.flatnonzero(codes >= 0):
-        values[row] = model.classes_[int(codes[row])].item()
+    values[codes >= 0] = model.classes_[codes[codes >= 0].astype(int)]
     return rows.X, values, None if domain is None else np.array(as_text(rows.kept[domain]).to_list(), dtype=str)
 
 

@@ -214,20 +214,20 @@ class NewTable:
             X = self.schema.encode(frame)
             domain = None if batch.domain is None else np.full(frame.height, batch.domain)
             if self.domain is not None:
-                domain = self._read_domains(batch)
+                domain = self._read_domains(batch, self.domain)
             new_levels = self.schema.find_new_levels(frame, X)
             labels = None if self._label is None else frame[self._label]
             kept = frame.select([frame[name].cast(kind) for name, kind in self._keep.items()])
         return NewRows(X, domain, new_levels, labels, kept)
 
-    def _read_domains(self, batch: RowBatch) -> Labels:
-        labels = as_text(batch.frame[self.domain])
+    def _read_domains(self, batch: RowBatch, column: str) -> Labels:
+        labels = as_text(batch.frame[column])
         is_missing = labels.is_null().to_numpy()
         if is_missing.any():
             first = batch.rows_before + int(is_missing.argmax()) + 1
-            problem = f"column {self.domain!r} names no domain for some rows, first for row {first:,}."
+            problem = f"column {column!r} names no domain for some rows, first for row {first:,}."
             raise TableError([problem], source=batch.file)
-        check_name_lengths(labels, self.domain)
+        check_name_lengths(labels, column)
         return np.asarray(labels).astype(str)
 
     def read(self) -> NewRows:
