@@ -146,7 +146,7 @@ MISTAKES = {
     "a name that is taken": (("rbf svm", SVC()), ValueError, "'rbf svm' cannot be .* 'RBF SVM' is a registered"),
     "a name for all": (("auto", SVC()), ValueError, "'auto' cannot be the name"),
     "no name": ((" ", SVC()), ValueError, "' ' cannot be the name"),
-    "strange parameters": (("mine", SVC(), {"svc__C": [1]}), ValueError, "'mine' has no parameter 'svc__C'; it has C,"),
+    "strange parameters": (("mine", SVC(), {"svc__C": [1]}), ValueError, "grid of 'mine' .* Invalid parameter 'svc'"),
     "no grid": (("mine", SVC(), {"C": 3}), ValueError, "grid of 'mine' must be a parameter grid as for GridSearchCV"),
     "no settings": (("mine", SVC(), {"C": []}), ValueError, "grid of 'mine' must be a parameter grid"),
     "no words": (SVC(), ValueError, r"methods must be names among .* got \['logistic', SVC\(\)\]"),

@@ -239,12 +239,6 @@ def test_groups_are_never_parted_and_shares_are_nearly_kept(train_size, stratify
             assert abs(share - train_size) <= 2 * 3 / np.sum(d == domain) + 0.02
 
 
-def test_groups_alone_with_their_class_are_split_together():
-    y, patient = np.array([0, 0, 1, 1]), np.array(["a", "a", "b", "b"])
-    train, test = next(WithinDomainSplit().split(np.zeros((4, 1)), y, groups=patient, sample_domain=["x"] * 4))
-    assert len(set(patient[train])) == len(set(patient[test])) == 1
-
-
 @pytest.mark.parametrize("cut", [LeaveOneDomainOut(), HeldOutDomains([0])], ids=["each", "one"])
 def test_a_group_in_two_domains_is_told_by_its_name_and_theirs(cut):
     X, y, d, patient = visits()

@@ -35,7 +35,6 @@ from ..estimators import (
     Projection,
     UndoBias,
 )
-from ..utils.validation import format_list
 from ._candidate import (
     Candidate,
     Features,
@@ -706,7 +705,11 @@ def _make_own_method(name: str, classifier: Any, grid: Any = None) -> Method:
             )
     _check_classifier(name, classifier)
     grid = {} if grid is None else grid
-    _check_grid(name, classifier, grid)
+    try:
+        for setting in ParameterGrid(grid):
+            clone(classifier).set_params(**setting)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"The grid of {name!r} must be a parameter grid as for GridSearchCV: {error}") from error
     kind: Kind = "invariant" if consumes_domains(classifier) else "plain"
     description = f"your own: {type(classifier).__name__}"
     return _with_source(Method(name, kind, classifier, grid=grid, description=description, own=True))
@@ -725,18 +728,4 @@ def _check_classifier(name: str, classifier: Any) -> None:
             f"The estimator of {name!r} must be a classifier; got {classifier!r}. Pass a scikit-learn classifier, a "
             "Pipeline that ends with one, or an instance of a class(ClassifierMixin, BaseEstimator) with fit and "
             "predict."
-        )
-
-
-def _check_grid(name: str, classifier: Any, grid: Any) -> None:
-    """Raise ValueError unless a grid has values for parameters of the classifier, and for no others."""
-    try:
-        grid_params = {parameter for setting in ParameterGrid(grid) for parameter in setting}
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"The grid of {name!r} must be a parameter grid as for GridSearchCV: {error}") from error
-    params = classifier.get_params()
-    unknown = sorted(grid_params - params.keys())
-    if unknown:
-        raise ValueError(
-            f"{name!r} has no parameter {format_list(unknown)}; it has {format_list(params, 40, quote=False)}."
         )

@@ -219,9 +219,8 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
     Attributes
     ----------
     cv_results_ : dict of ndarrays
-        As in GridSearchCV; also `n_ties`, the number of other settings with the same mean score; `transductive`,
-        whether a setting centers a new domain on its unlabeled samples; and the means over folds of the number of
-        components, the ridge and the sum of the invariance weights, as numbers.
+        As in GridSearchCV; also `n_ties`, the number of other settings with the same mean score, and `transductive`,
+        whether a setting centers a new domain on its unlabeled samples.
     best_index_, best_params_, best_score_ : int, dict, float
         The selected setting. Ties go to fewer components, then to the larger ridge, then to the larger invariance
         weights, then to the first setting in the grid.
@@ -310,7 +309,7 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
         _report_failures(results["errors"])
         self.n_splits_ = len(splits)
         self.cv_results_ = make_cv_results(results, candidates)
-        self.best_index_ = best_index(self.cv_results_)
+        self.best_index_ = best_index(results)
         self.best_params_ = self.cv_results_["params"][self.best_index_]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if self.refit:
@@ -452,14 +451,15 @@ def make_cv_results(results: dict[str, Any], candidates: Sequence[Candidate]) ->
     """Convert results to ``cv_results_`` as in GridSearchCV, with further columns."""
     scores = results["scores"]
     means = results["mean_test_score"]
-    facts = results["facts"]
+    fit_seconds = results["facts"]["fit_seconds"]
+    predict_seconds = results["facts"]["predict_seconds"]
     n_ties = [np.sum(np.abs(means - mean) <= TIE_TOLERANCE) - 1 if np.isfinite(mean) else 0 for mean in means]
     params = [candidate.settings for candidate in candidates]
     return {
-        "mean_fit_time": facts["fit_seconds"].mean(axis=1),
-        "std_fit_time": facts["fit_seconds"].std(axis=1),
-        "mean_score_time": facts["predict_seconds"].mean(axis=1),
-        "std_score_time": facts["predict_seconds"].std(axis=1),
+        "mean_fit_time": fit_seconds.mean(axis=1),
+        "std_fit_time": fit_seconds.std(axis=1),
+        "mean_score_time": predict_seconds.mean(axis=1),
+        "std_score_time": predict_seconds.std(axis=1),
         **_param_columns(params),
         "params": params,
         **{f"split{k}_test_score": column for k, column in enumerate(scores.T)},
@@ -467,9 +467,6 @@ def make_cv_results(results: dict[str, Any], candidates: Sequence[Candidate]) ->
         "std_test_score": scores[:, results["defined"]].std(axis=1),
         "rank_test_score": rankdata(-np.nan_to_num(means, nan=-np.inf), method="min").astype(np.int32),
         "n_ties": np.array(n_ties),
-        "mean_n_components": results["mean_n_components"],
-        "mean_ridge": results["mean_ridge"],
-        "mean_invariance_weight": results["mean_invariance_weight"],
         "transductive": np.array([candidate.transductive for candidate in candidates]),
     }
 

@@ -179,19 +179,11 @@ class HeldOutDomains(_DomainSplitter):
         if isinstance(self.domains, str) or not isinstance(self.domains, Iterable):
             raise TypeError(f"domains must be a list of held-out domains; got {self.domains!r}.")
         held_out = set(self.domains)
-        if not held_out:
-            raise ValueError("domains must contain at least one domain to hold out; got none.")
         present = set(labels.tolist())
-        absent = [name for name in self.domains if name not in present]
-        problem = ""
-        if absent:
-            problem = f"{absent} are not among them"
-        elif held_out >= present:
-            problem = "no domain is left to train on"
-        if problem:
+        if not held_out < present or not held_out:
             raise ValueError(
-                f"HeldOutDomains({list(self.domains)!r}) cannot split the domains {sorted(map(str, present))}: "
-                f"{problem}."
+                f"HeldOutDomains({list(self.domains)!r}) cannot split the domains {sorted(map(str, present))}. Hold "
+                "out at least one of them, and leave one to train on."
             )
         return np.array([label in held_out for label in labels.tolist()])
 
@@ -215,8 +207,7 @@ class WithinDomainSplit(_DomainSplitter):
     n_splits : int, default=5
         Number of random splits.
     stratify : bool, default=True
-        Whether to split each class of each domain separately. The class of a group is that of most of its samples;
-        groups that are the only ones of their class in a domain are split together.
+        Whether to split each class of each domain separately. The class of a group is that of its first sample.
     random_state : int, RandomState instance or None, default=None
         Seed.
 
@@ -247,12 +238,12 @@ class WithinDomainSplit(_DomainSplitter):
         indexable(X, y, codes)
         random = check_random_state(self.random_state)
         classes = np.unique(np.asarray(y), return_inverse=True)[1] if self.stratify else np.zeros_like(codes)
-        n_classes = classes.max() + 1
         # A unit is a sample or a group, which is on one side of a split.
         unit = np.arange(len(codes))
-        strata = codes * n_classes + classes
+        strata = codes * (classes.max() + 1) + classes
         if sample_groups is not None:
-            unit, strata = _group_strata(sample_groups, strata, n_classes)
+            unit = encode_domains(sample_groups)[1]
+            strata = strata[np.unique(unit, return_index=True)[1]]
         unit_sizes = np.bincount(unit)
         for _ in range(self.n_splits):
             in_test = np.zeros(len(unit_sizes), dtype=bool)
@@ -269,16 +260,6 @@ class WithinDomainSplit(_DomainSplitter):
                     f"{'samples' if sample_groups is None else 'groups'}."
                 )
             yield np.flatnonzero(~in_test[unit]), np.flatnonzero(in_test[unit])
-
-
-def _group_strata(sample_groups: Labels, strata: Ints, n_classes: int) -> tuple[Ints, Ints]:
-    """Index of the group of each row, and the stratum of each group: the one that contains most of its rows."""
-    unit = encode_domains(sample_groups)[1]
-    pairs, counts = np.unique(np.column_stack([unit, strata]), axis=0, return_counts=True)
-    pairs = pairs[np.lexsort((-counts, pairs[:, 0]))]
-    group_strata = pairs[np.unique(pairs[:, 0], return_index=True)[1], 1]
-    is_single = np.bincount(group_strata)[group_strata] == 1
-    return unit, np.where(is_single, strata.max() + 1 + group_strata // n_classes, group_strata)
 
 
 def check_groups_not_split(groups: Labels, domains: Labels, rows: Split, caller: str) -> None:
