@@ -91,7 +91,7 @@ def draw_site(samples: Samples, site: str, seed: int) -> tuple[Samples, Samples]
 def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dict[str, Any]]:
     """Fit the ensemble to the sources, adapt it to draws of labels of the site, and score all levels."""
     config = EvaluationConfig(preparation=preparation)
-    size = TableSize(*sources.X.shape, len(sources.classes))
+    size = TableSize(sources.X.shape, len(sources.classes))
     candidates = list(METHODS["auto"].candidates(len(sources.classes), centerings=("source",), size=size))
     splits = list(LeaveOneDomainOut().split(sources.X, sources.y, sources.domain))
     with single_thread(), warnings.catch_warnings():

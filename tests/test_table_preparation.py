@@ -238,7 +238,7 @@ def test_projections_use_landmarks_beyond_a_number_of_rows():
     [(550, 484, 2, True), (10**6, 500, 2, True), (10**6, 50, 10, True), (1797, 64, 10, False), (2500, 800, 10, False)],
 )
 def test_boosting_is_a_member_where_its_estimated_work_is_small(rows, columns, classes, is_member):
-    size = TableSize(rows, columns, classes)
+    size = TableSize((rows, columns), classes)
     candidates = list(METHODS["auto"].candidates(classes, size=size))
     everything = list(METHODS["auto"].candidates(classes))
     boosted = [one for one in everything if isinstance(one.classifier, HistGradientBoostingClassifier)]

@@ -633,7 +633,7 @@ class Entry:
         transductive = protocol.transductive or any(method.allows_transductive for method in methods)
         members = list(methods)
         if len(methods) > 1 or methods[0].members:
-            size = TableSize(*samples.X.shape, n_classes)
+            size = TableSize(samples.X.shape, n_classes)
             members = expand_methods(methods, transductive=transductive, size=size)
         is_ensemble = len(members) > 1
         plan = SizePlan.from_rows(len(samples), ensemble=is_ensemble)

@@ -72,17 +72,17 @@ HEADS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class TableSize:
-    """Numbers of rows, features and classes, by which slow members of the automatic ensemble are left out."""
+    """Shape of the features and number of classes, by which slow members of the automatic ensemble are left out."""
 
-    n_rows: int
-    n_features: int
+    shape: tuple[int, ...]
     n_classes: int
 
     @property
     def boosting_work(self) -> int:
         """Estimated work of boosting, which fits trees to each of several classes: features and rows of all trees."""
+        n_rows, n_features = self.shape
         n_trees = N_BOOSTED_TREES * (1 if self.n_classes == 2 else self.n_classes)
-        return n_trees * self.n_features * (min(self.n_rows, MAX_COUNTED_ROWS) + HISTOGRAM_ROWS)
+        return n_trees * n_features * (min(n_rows, MAX_COUNTED_ROWS) + HISTOGRAM_ROWS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -303,7 +303,7 @@ class UnseenClassifier(BaseSelector):
         """Members of "auto" that are applicable here."""
         # Sparse samples cannot be centered, and histograms of features need dense samples.
         is_sparse = sparse.issparse(X)
-        size = None if n_classes is None else TableSize(*X.shape, n_classes)
+        size = None if n_classes is None else TableSize(X.shape, n_classes)
         methods = expand_methods([method], transductive=self.transductive and not is_sparse, size=size)
         if is_sparse:
             methods = [one for one in methods if not isinstance(one.classifier, HistGradientBoostingClassifier)]

@@ -242,7 +242,7 @@ def fit(
     if not plan.exact and len(table.X) > plan.fit_rows:
         training = table.take(table.samples.subsample_rows(plan.fit_rows, random_state))
     samples = training.samples
-    size = TableSize(*table.X.shape, len(table.samples.classes))
+    size = TableSize(table.X.shape, len(table.samples.classes))
     methods = expand_methods(requested, transductive=transductive, size=size)
     config = EvaluationConfig(
         preparation=make_preparation(table.schema, scale),
