@@ -52,6 +52,7 @@ def added_lines() -> list[str]:
     ]
 
 
+@pytest.mark.docs
 def test_the_change_on_the_page_adds_a_method_that_works(tmp_path):
     for folder in ("src", "tests"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__", "corpus"))

@@ -11,10 +11,7 @@ from unseen.linalg import (
     CellStatistics,
     Membership,
     Moments,
-    Spectrum,
-    gram_spectrum,
 )
-from unseen.linalg._cell_statistics import KRYLOV_STEP, krylov_spectra
 
 # Empty cells, cells of one sample, and larger ones; a class and a domain of two samples in all.
 TABLES = [[[3, 1, 0], [1, 1, 2], [0, 5, 1]], [[1, 1]], [[2], [1]], [[1, 0], [0, 1], [4, 4]], [[4]]]
@@ -93,26 +90,6 @@ def test_means_have_the_digits_of_the_spread_whatever_the_offset(parts):
         assert abs(Fraction(mean) + Fraction(tail) - exact) < 1e-14
 
 
-def test_cells_move_to_their_places_in_a_larger_table():
-    F, klass, domain = samples([[3, 1], [0, 2]])
-    placed = CellStatistics.from_features(F, Membership.from_codes(klass, domain)).reindex(
-        np.array([2, 0]), np.array([1, 3]), (3, 4)
-    )
-    rows, columns = np.array([2, 0]), np.array([1, 3])
-    assert_statistics_of(placed, F, columns[klass], rows[domain], (3, 4))
-    assert np.count_nonzero(placed.tails) <= np.count_nonzero(placed.means)
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_indicators_are_orthonormal_and_sum_up_cells(table):
-    F, klass, domain = samples(table)
-    membership = Membership.from_codes(klass, domain)
-    E, counts = membership.indicators.toarray(), np.ravel(table)
-    np.testing.assert_allclose(E @ E.T, np.eye(np.count_nonzero(counts)), atol=1e-15)
-    means = by_hand(F, klass, domain, np.shape(table))[0][counts > 0]
-    np.testing.assert_allclose(E @ F, np.sqrt(counts[counts > 0])[:, None] * means, rtol=1e-14)
-
-
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("n_features", [1, 2, 40])
 def test_a_spectrum_of_features_is_that_of_their_centered_gram_matrix(table, n_features):
@@ -134,57 +111,6 @@ def test_a_spectrum_of_features_is_that_of_their_centered_gram_matrix(table, n_f
 def test_the_rank_of_a_spectrum_does_not_depend_on_the_units(unit):
     F, klass, domain = samples(TABLES[0])
     assert len(CellStatistics.from_features(unit * F, Membership.from_codes(klass, domain)).spectrum().values) == 3
-
-
-@pytest.mark.parametrize("with_lift", [True, False])
-def test_directions_in_which_nothing_varies_can_be_left_out(with_lift):
-    rng = np.random.default_rng(0)
-    V = np.linalg.qr(rng.normal(size=(9, 9)))[0]
-    values, membership = (
-        np.array([0, 3.0, 0, 1e-3, 0.5, 0, 0, 2.0, 7.0]),
-        Membership.from_codes(np.arange(9) % 2, 0 * np.arange(9)),
-    )
-    cells = (membership.indicators @ V).T
-    spectrum = Spectrum(values, V if with_lift else None, cells, np.zeros((0, 2)))
-    varying = spectrum.without_null()
-    kept = np.array([1, 3, 4, 7, 8])
-    np.testing.assert_array_equal(varying.values, values[kept])
-    np.testing.assert_array_equal(varying.cells, cells[kept])
-    coordinates = rng.normal(size=(5, 2))
-    scattered = np.zeros((9, 2))
-    scattered[kept] = coordinates
-    np.testing.assert_allclose(varying.to_coefficients(coordinates), spectrum.to_coefficients(scattered), atol=1e-15)
-    whole = varying.cells.T @ varying.cells + varying.outside.T @ varying.outside
-    np.testing.assert_allclose(whole, np.eye(2), atol=1e-14)
-
-
-def test_a_decomposition_on_a_basis_is_that_of_what_the_basis_spans():
-    rng = np.random.default_rng(0)
-    membership = Membership.from_codes(np.arange(12) % 2, np.arange(12) % 3)
-    basis = np.linalg.qr(rng.normal(size=(12, 5)))[0].T
-    small = np.diag([5.0, 1.0, 0.2, 0.0, -1e-20])
-    found = gram_spectrum(small.copy(), membership, basis)
-    np.testing.assert_allclose(found.lift * found.values @ found.lift.T, basis.T @ small @ basis, atol=1e-14)
-    np.testing.assert_allclose(found.cells, (membership.indicators @ found.lift).T, atol=1e-15)
-    assert np.count_nonzero(found.values) == 3
-    assert found.outside.shape == (0, 6)
-
-
-@pytest.mark.parametrize(("n", "more"), [(400, 0), (400, 3)])
-def test_krylov_spaces_grow_and_hold_the_powers_of_the_cells(n, more):
-    rng = np.random.default_rng(0)
-    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
-    K = Q * np.append(np.logspace(0, -3, 60), np.full(n - 60, 1e-4)) @ Q.T
-    membership = Membership.from_codes(np.arange(n) % 2, np.arange(n) // 2 % 2)
-    E, width = membership.indicators.toarray(), 4 + more
-    spectra = list(krylov_spectra(K, membership, more))
-    assert [len(one.values) for one in spectra] == list(range(KRYLOV_STEP * width, n // 4 + 1, KRYLOV_STEP * width))
-    for one in spectra:
-        np.testing.assert_allclose(one.lift.T @ one.lift, np.eye(len(one.values)), atol=1e-10)
-        np.testing.assert_allclose(one.lift.T @ K @ one.lift, np.diag(one.values), atol=1e-10)
-        np.testing.assert_allclose(one.lift @ one.cells, E.T, atol=1e-10)  # the cells lie in the space
-        image = K @ (K @ E.T)
-        np.testing.assert_allclose(one.lift @ (one.lift.T @ image), image, atol=1e-10)  # and so do powers of them
 
 
 @pytest.mark.parametrize("sizes", [(0, 0), (0, 3), (3, 0), (1, 1), (4, 7)])

@@ -38,13 +38,11 @@ from unseen.cli._app import app
 from unseen.cli._options import open_cluster
 from unseen.estimators import ClusterLostError, map_on_cluster
 from unseen.estimators import cluster_errors as fails
-from unseen.models._fit import _collect_statistics
 from unseen.tables._load import survey_table
 
 pytestmark = pytest.mark.system
 
 SITES = ["north", "south", "west"]
-METHODS = ["1-NN", "KFDA", "logistic"]
 PARTS = 4
 # Workers ask a dead one for its results for as long as this; half a minute unless they are told.
 IMPATIENT = {"distributed.comm.timeouts.connect": "2s"}
@@ -137,14 +135,6 @@ def test_large_functions_are_sent_without_a_word(client, recwarn):
     assert not recwarn.list
 
 
-def test_what_somebody_else_cancels_is_an_error(client):
-    results = map_on_cluster(partial(squared, 0.05), range(100), client)
-    next(results)
-    client.cancel([distributed.Future(key) for key in list(client.futures)])
-    with pytest.raises(ClusterLostError, match="canceled the computation"):
-        next(results)
-
-
 def test_a_scheduler_that_is_lost_is_an_error_of_the_package_and_not_logged(client):
     class Lost(CancelledError):
         def __str__(self):
@@ -167,15 +157,6 @@ def lone():
     workers = distributed.LocalCluster(n_workers=1, processes=False, protocol="tcp://", **LOCAL)
     with workers as local, distributed.Client(local) as client:
         yield client
-
-
-@pytest.mark.parametrize("ordered", [True, False])
-def test_a_client_that_is_closed_in_the_middle_of_a_map_is_an_error_of_the_package(lone, ordered):
-    results = map_on_cluster(partial(squared, 0.1), range(100), lone, ordered=ordered)
-    next(results)
-    lone.close()
-    with pytest.raises(ClusterLostError):
-        list(results)
 
 
 def test_a_client_that_is_closed_in_the_middle_of_a_fit_is_an_error_of_the_package(lone, home, monkeypatch):
@@ -351,18 +332,6 @@ def test_rows_are_numbered_through_all_files_wherever_they_are_read(client, home
         assert code == 2
         assert "first for row 166." in err
         assert [path.name for path in tmp_path.iterdir()] == ["parts"]
-
-
-def test_statistics_from_a_cluster_are_those_from_here(client, home, monkeypatch):
-    monkeypatch.setattr("unseen.tables._survey.PART_ROWS", 50)
-    source = survey_table(home / "parts").subsample_domains(90, 0)
-    here = fit_model(source, "kfda", feature_map="nystroem", n_landmarks=20).estimator
-    projection, _ = here.ensemble.members_[0]
-    total = _collect_statistics(source, here.preprocessor, client, 0, projection)
-    np.testing.assert_array_equal(total.cells.counts, projection.cell_counts_)
-    for name, values in total.arrays().items():
-        if values.dtype.kind == "f" and name != "tails":
-            np.testing.assert_allclose(values, projection.statistics_[name], atol=1e-9)
 
 
 def test_a_comparison_on_a_cluster_is_that_from_here(client, home, tmp_path):

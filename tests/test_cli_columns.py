@@ -90,13 +90,3 @@ def test_sites_prints_the_curve_and_its_sentences(folder, tmp_path, monkeypatch)
     rows = out.splitlines()
     assert rows[0] == "n_domains,mean,lower,upper,n_models,extrapolated"
     assert len(rows) == 1 + 4 + 5
-
-
-def test_an_interrupted_curve_says_how_to_continue(folder, tmp_path, monkeypatch):
-    def stop(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("unseen.evaluation._site_curve.complete_jobs", stop)
-    code, _, err = unseen("sites", folder / "all.csv", *ROLES, "--store", tmp_path / "kept.sqlite")
-    assert code == 130
-    assert "Run the same command again to continue" in err

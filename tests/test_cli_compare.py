@@ -76,14 +76,6 @@ def test_json_is_what_the_report_shows(hospitals):
     assert f"<strong>{log_losses[0]:.3f}</strong>" in page
 
 
-def test_a_second_run_continues_from_the_first(hospitals, monkeypatch):
-    first = json.loads(unseen("compare", hospitals, *FEW, "--format", "json")[1])
-    assert (hospitals.parent / "hospitals.unseen-results.sqlite").exists()
-    monkeypatch.setattr("unseen.evaluation._run.Study.predict", None)
-    second = json.loads(unseen("compare", hospitals, *FEW, "--format", "json")[1])
-    assert second["methods"] == first["methods"]
-
-
 def test_a_failed_method_tells_in_the_exit_code(hospitals, monkeypatch):
     class Unlucky(LogisticRegression):
         def fit(self, X, y, sample_weight=None):
@@ -125,27 +117,17 @@ def test_the_tests_of_features_use_as_many_samples_as_asked(hospitals):
     assert summary["n_samples"] == len(Y)  # P(Y) is a matter of counting
 
 
-def test_what_a_terminal_would_obey_is_printed_as_what_it_is(tmp_path, monkeypatch):
+def test_what_a_terminal_would_obey_is_shown_escaped(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rows = [f"\x1b[31msite{c},{x[0]},{x[1]},{'ab'[y % 2]}" for x, y, c in zip(X, Y, CODES, strict=True)]
-    (tmp_path / "evil.csv").write_text("\n".join(["site,u,v,label", *rows]))
-    _, out, err = unseen("compare", "evil.csv", *FEW)
-    assert "site1" in out
-    assert "\x1b[31m" not in out + err
-    assert "\x1b" not in unseen("diagnose", "evil.csv", "--permutations", 19)[1]
-
-
-def test_direction_marks_are_shown_escaped(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows = [f"site\u202e{c}\u2067,{x[0]},{x[1]},{'ab'[y % 2]}" for x, y, c in zip(X, Y, CODES, strict=True)]
+    rows = [f"\x1b[3m\u202e{c}\u2067,{x[0]},{x[1]},{'ab'[y % 2]}" for x, y, c in zip(X, Y, CODES, strict=True)]
     (tmp_path / "e\u202ecil.csv").write_text("\n".join(["site,u,v,label", *rows]), encoding="utf-8")
     _, out, err = unseen("compare", "e\u202ecil.csv", *FEW)
-    assert r"site\u202e1\u2067" in out
+    assert "\ufffd[3m\\u202e1\\u2067" in out
     assert r"e\u202ecil.unseen-results.sqlite" in err
     _, as_json, _ = unseen("compare", "e\u202ecil.csv", *FEW, "--format", "json")
-    assert json.loads(as_json)["domains"] == [f"site\u202e{c}\u2067" for c in range(3)]  # escaped, not altered
+    assert json.loads(as_json)["domains"] == [f"\x1b[3m\u202e{c}\u2067" for c in range(3)]  # escaped, not altered
     told = unseen("diagnose", "e\u202ecil.csv", "--permutations", 19)[1]
-    assert not {"\u202e", "\u2067"} & set(out + err + as_json + told)
+    assert not {"\x1b", "\u202e", "\u2067"} & set(out + err + as_json + told)
 
 
 def test_a_table_printed_on_a_terminal_has_no_direction_marks_and_in_a_pipe_is_exact(monkeypatch, capsys):
@@ -189,50 +171,26 @@ def test_without_a_table_nothing_is_computed(command, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["compare", "demo", "diagnose", "fit", "predict", "show"])
-def test_help_has_an_example(command):
-    code, out, _ = unseen(command, "--help")
-    assert code == 0
-    assert f"Example: unseen {command}" in " ".join(out.split())
-
-
 BAD = {
     "no such file": (["compare", "nowhere.csv"], "nowhere.csv"),
     "unknown column": (["compare", "hospitals.csv", "--label", "diagnosys"], "diagnosis"),
-    "unknown domain": (["compare", "hospitals.csv", "--domain", "hopsital"], "hospital"),
-    "unknown feature": (["compare", "hospitals.csv", "--features", "age,presure"], "pressure"),
-    "unknown drop": (["compare", "hospitals.csv", "--drop", "agee"], "age"),
-    "label is domain": (["compare", "hospitals.csv", "--label", "hospital", "--domain", "hospital"], "hospital"),
     "unknown method": (["compare", "hospitals.csv", "--methods", "magic"], "There is no method 'magic'"),
-    "no method": (["compare", "hospitals.csv", "--methods", ","], "at least one method"),
     "protocol": (["compare", "hospitals.csv", "--protocol", "hope"], "--protocol"),
-    "scale": (["compare", "hospitals.csv", "--scale", "huge"], "--scale"),
-    "one per domain": (["compare", "hospitals.csv", "--max-per-domain", "1"], "--max-per-domain"),
     "seed": (["compare", "hospitals.csv", "--seed", "-1"], "--seed"),
     "store that is none": (["compare", "hospitals.csv", "--store", "hospitals.csv"], "not a results file"),
     "report of another kind": (["compare", "hospitals.csv", "--report", "report.pdf"], "should end in .html"),
     "report that cannot be written": (["compare", "hospitals.csv", "--report", "notes.docx/x.html"], "notes.docx"),
     "figure of another kind": (["diagnose", "hospitals.csv", "--figure", "shift.xyz"], "should end in .png"),
-    "report is a folder": (["compare", "hospitals.csv", "--report", "."], "--report"),
     "few permutations": (["diagnose", "hospitals.csv", "--permutations", "3"], "--permutations"),
     "unknown option": (["compare", "hospitals.csv", "--color", "red"], "--color"),
     "unknown command": (["campare"], "campare"),
     "two tables": (["compare", "hospitals.csv", "other.csv"], "other.csv"),
-    "a text": (["compare", "notes.docx"], "notes.docx"),
-    "an empty file": (["compare", "empty.csv"], "empty"),
-    "an empty folder": (["compare", "nothing"], "nothing"),
-    "all but the label dropped": (
-        ["compare", "hospitals.csv", "--drop", "age,pressure,smoker,record"],
-        "column",
-    ),
 }
 
 
 @pytest.mark.parametrize("what", BAD)
 def test_a_mistake_is_refused_with_exit_code_2_and_a_hint(what, hospitals):
     (hospitals.parent / "notes.docx").write_bytes(b"PK\x03\x04 not a table")
-    (hospitals.parent / "empty.csv").write_text("")
-    (hospitals.parent / "nothing").mkdir()
     before = {path.name for path in hospitals.parent.iterdir()}
     args, hint = BAD[what]
     code, out, err = unseen(*args)
@@ -253,12 +211,10 @@ def test_all_problems_of_a_table_are_reported_at_once(tmp_path, monkeypatch):
     assert "'b'" in err
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_order_of_rows_and_columns_changes_nothing_but_the_draws(hospitals, seed):
-    """Same numbers of samples, classes and domains whatever the order of the file."""
+def test_the_order_of_columns_changes_nothing(hospitals):
     with open(hospitals, newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
-    order = np.random.default_rng(seed).permutation(len(rows[0]))
+    order = np.random.default_rng(0).permutation(len(rows[0]))
     with open("shuffled.csv", "w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([[row[i] for i in order] for row in rows])
     options = ("--permutations", 19, "--format", "json")
@@ -313,22 +269,3 @@ def test_the_printed_table_fits_its_terminal(monkeypatch, capsys, width, n):
     assert len(shown) == n or f"{n - len(shown)} of {n} domains do not fit" in "".join(lines)
     if (n == 3 and width >= 80) or (n == 4 and width >= 100):
         assert len(shown) == n
-
-
-def test_rows_of_a_patient_are_compared_together(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    visits = enumerate(zip(X, Y, CODES, strict=True))
-    rows = [f"{'abc'[c]},{c}-{i // 2 % 5},{x[0]},{x[1]},{'pq'[y % 2]}" for i, (x, y, c) in visits]
-    (tmp_path / "visits.csv").write_text("\n".join(["site,patient,u,v,label", *rows]))
-    asked = ("compare", "visits.csv", *FEW, "--protocol", "paper", "--format", "json")
-    code, out, err = unseen(*asked, "--group", "patient")
-    assert code == 0, err
-    together = json.loads(out)
-    assert {use["column"]: use["use"] for use in together["data"]["columns"]}["patient"] == "group"
-    code, out, err = unseen(*asked)
-    assert "to keep its rows together" in err
-    assert json.loads(out)["methods"] != together["methods"]  # other rows were drawn
-    (tmp_path / "visits.csv").write_text("\n".join(["site,patient,u,v,label", *rows, "a,1-1,0.1,0.2,p"]))
-    code, _, err = unseen(*asked, "--group", "patient")
-    assert code == 2
-    assert "group '1-1' has samples on both sides, of the domains 'a', 'b'. Remove these samples" in err

@@ -48,6 +48,7 @@ def test_every_parameter_has_a_sentence(name):
 def test_the_help_shows_texts_and_defaults_completely(name):
     """Text in square brackets would be swallowed as markup. One line is wide enough for each option here."""
     text = print_help(name, 500)
+    assert f"Example: {name}" in text
     for param in LEAVES[name].params:
         assert param.help in text
         if isinstance(param.show_default, str):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from dataclasses import replace
 
@@ -17,21 +16,6 @@ from typer.testing import CliRunner
 from cli_models import SITES, frame, printed_json, unseen
 from unseen.model_selection import METHODS, method_names
 from unseen.models._model_file import read_card
-
-NASTY = ['he said "no"', "a, b", "two\nlines", "=1+1", "@cmd", "-x", "😀 שלום", " spaces ", "tab\there", "it's; fine"]
-
-
-@pytest.mark.parametrize("command", ["fit", "predict", "show"])
-def test_help_has_an_example(command):
-    code, text = unseen(command, "--help")
-    assert code == 0
-    assert f"Example: unseen {command}" in text
-
-
-def test_a_method_that_there_is_not_is_refused_with_those_that_there_are(home, tmp_path):
-    code, text = unseen("fit", home / "train.csv", "--methods", "magic", "-o", tmp_path / "m.unseen")
-    assert code == 2
-    assert f"no method 'magic'; there are {', '.join(METHODS)}" in " ".join(text.split())
 
 
 def test_fit_says_what_it_chose_and_how_each_domain_did(home, tmp_path):
@@ -90,16 +74,6 @@ def test_auto_is_inductive_unless_transductive_models_are_allowed(home, tmp_path
     assert {row["kind"] for row in free["leaderboard"]} == {"plain", "transductive"}
 
 
-def test_a_transductive_method_must_be_allowed(home, tmp_path):
-    command = ("fit", home / "train.csv", "--methods", "centered logistic", "-o", tmp_path / "m.unseen")
-    code, text = unseen(*command)
-    assert code == 2
-    assert "'centered logistic', which is transductive" in text
-    assert "Allow transductive models, or leave it out" in text
-    assert not (tmp_path / "m.unseen").exists()
-    assert unseen(*command, "--transductive")[0] == 0
-
-
 def test_columns_of_codes_are_declared_categories(home, tmp_path):
     train = pl.read_csv(home / "train.csv").with_columns(ward_id=pl.int_range(72) % 7)
     train.write_csv(tmp_path / "train.csv")
@@ -108,24 +82,6 @@ def test_columns_of_codes_are_declared_categories(home, tmp_path):
     uses = {use["column"]: use for use in read_card(tmp_path / "m.unseen")["data"]["columns"]}
     assert (uses["ward_id"]["use"], uses["ward_id"]["levels"]) == ("category", 7)
     assert "no column 'wards': did you mean 'ward_id'?" in unseen(*command, "--categories", "wards")[1]
-
-
-def test_labels_of_any_kind_survive(tmp_path):
-    """Through training, the model file, and a CSV file that two readers agree on."""
-    table = pl.concat([frame(4 * len(NASTY), site, i, NASTY) for i, site in enumerate(SITES)])
-    table.write_parquet(tmp_path / "train.parquet")
-    assert unseen("fit", tmp_path / "train.parquet", "--methods", "1-nn", "-o", tmp_path / "m.unseen")[0] == 0
-    output = tmp_path / "out.csv"
-    code, text = unseen("predict", tmp_path / "m.unseen", tmp_path / "train.parquet", "-o", output)
-    assert code == 0
-    assert "look like formulas to a spreadsheet" in text
-    with output.open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    expected = table["label"].to_list()  # 1-NN knows its training data by heart
-    assert [row["label"] for row in rows] == expected
-    assert pl.read_csv(output)["label"].to_list() == expected
-    assert set(rows[0]) == {"label", *(f"p({name})" for name in NASTY)}
-    assert b"\x1b" not in unseen("show", tmp_path / "m.unseen")[1].encode()
 
 
 def test_cells_that_are_kept_and_look_like_formulas_are_told(home, tmp_path):

@@ -17,13 +17,13 @@ pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 from typer.testing import CliRunner
 
-from cli_models import SITES, app, printed_json, unseen
+from cli_models import app, unseen
 from helpers import fit_model
 from model_files import pack, unpack
 from unseen import KFDA, fit
 from unseen.cli import main
 from unseen.exceptions import DataWarning
-from unseen.models._model_file import load_model, save_model
+from unseen.models._model_file import save_model
 from unseen.tables import load_table, make_preprocessor
 
 
@@ -54,6 +54,7 @@ def test_an_error_midway_leaves_what_was_there(home, tmp_path, ending):
         pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.system
 def test_a_run_that_ends_midway_leaves_no_file_under_the_final_name(home, tmp_path, how):
     new = pl.concat([pl.read_parquet(home / "new.parquet")] * 2000)
     new.write_parquet(tmp_path / "long.parquet")
@@ -86,27 +87,6 @@ def replaced(home, name, **columns):
     table = pl.read_parquet(home / "new.parquet").with_columns(**columns)
     table.write_csv(home / name)
     return name
-
-
-@pytest.mark.parametrize("model", ["target", "centered", "pool", "smooth"])
-def test_a_transductive_model_refuses_a_new_domain_of_few_rows(home, tmp_path, model):
-    new = pl.read_parquet(home / "new.parquet")
-    new.head(1).write_csv(tmp_path / "one.csv")
-    code, text = unseen("predict", home / f"{model}.unseen", tmp_path / "one.csv", "-o", tmp_path / "o.csv")
-    assert code == 2
-    assert "The new domain has 1 row, but a transductive prediction depends on the other rows of the domain" in text
-    assert "Predict a table with at least 10 rows of each new domain" in text
-    assert "fit without --transductive" in text
-    assert ("name a source domain in the column --domain" in text) == (model != "smooth")
-    few = new.head(20).with_columns(site=pl.Series(["lima"] * 11 + ["oslo"] * 9))
-    few.write_csv(tmp_path / "few.csv")
-    command = ["predict", home / f"{model}.unseen", tmp_path / "few.csv", "-o", tmp_path / "o.csv", "--domain", "site"]
-    code, text = unseen(*command, "--batch-size", 7)
-    assert code == 2
-    assert "Domain 'oslo' has 9 rows" in text
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["few.csv", "one.csv"]
-    few.head(11).write_csv(tmp_path / "few.csv")
-    assert unseen(*command)[0] == 0
 
 
 BAD = {
@@ -216,17 +196,6 @@ def test_a_column_that_numbers_the_rows_is_no_domain(home, tmp_path, monkeypatch
     assert "names more than 40 domains; does it number the rows?" in text
 
 
-def test_a_disk_that_cannot_be_written_fails_with_one(home, tmp_path, monkeypatch):
-    def fail(*_):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr("os.replace", fail)
-    code, text = unseen("predict", home / "plain.unseen", home / "new.csv", "-o", tmp_path / "o.csv")
-    assert code == 1
-    assert "Failed: No space left on device" in text
-    assert list(tmp_path.iterdir()) == []
-
-
 EVIL = "\x1b[31m\x9b31mred\x07"
 
 
@@ -245,19 +214,6 @@ def keys_of(value):
     if isinstance(value, dict):
         return set(value).union(*map(keys_of, value.values()))
     return set().union(*map(keys_of, value)) if isinstance(value, list) else set()
-
-
-def test_no_escape_sequence_of_a_card_reaches_the_terminal(home, tmp_path):
-    fitted = load_model(home / "plain.unseen")
-    facts = fitted.card
-    save_model(fitted.estimator, tmp_path / "evil.unseen", evil(facts, keys_of(facts) - set(SITES)))
-    for options in ([], ["--format", "json"]):
-        result = CliRunner().invoke(app, ["show", str(tmp_path / "evil.unseen"), *options])
-        assert result.exit_code == 0
-        assert "red" in result.output
-        assert not set(result.output) & {"\x1b", "\x9b", "\x07"}
-    printed = printed_json("show", tmp_path / "evil.unseen")
-    assert printed["command"].startswith(EVIL)  # for machines it is what it was
 
 
 def test_no_escape_sequence_of_a_table_reaches_the_terminal(home, tmp_path):

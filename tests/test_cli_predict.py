@@ -137,13 +137,6 @@ def test_a_folder_is_one_domain_per_file(home, tmp_path):
     assert [entry["domain"] for entry in facts["novelty"]] == ["lima", "oslo"]
 
 
-@pytest.fixture(scope="module")
-def loaded(home):
-    """Models as predictions find them, and the new table as they see it."""
-    models = {name: load_model(home / f"{name}.unseen").estimator for name in ("target", "centered", "pool")}
-    return {name: (model.ensemble, model.prepare(encoded(home)[0])) for name, model in models.items()}
-
-
 def test_columns_are_found_by_name_whatever_their_order_and_company(home, tmp_path):
     new = pl.read_csv(home / "new.csv", infer_schema=False)
     shuffled = new.select(pl.lit("?").alias("mood"), *reversed(FEATURES), "site")
@@ -223,22 +216,6 @@ def test_columns_may_be_kept(home, tmp_path, ending):
     code, text = unseen(*command, "idd")
     assert code == 2
     assert "it has no column 'idd': did you mean 'id'?" in text
-
-
-def test_kept_columns_of_different_types_become_text(home, tmp_path):
-    new, folder, output = pl.read_parquet(home / "new.parquet"), tmp_path / "sites", tmp_path / "o.parquet"
-    folder.mkdir()
-    lists = pl.concat_list("x0", "x1")
-    new.with_columns(id=pl.int_range(50), more=lists).write_parquet(folder / "a.parquet")
-    new.with_columns(id=pl.format("b{}", pl.int_range(50)), more=lists).write_parquet(folder / "b.parquet")
-    command = ["predict", home / "plain.unseen", folder, "-o", output, "--keep"]
-    assert unseen(*command, "id")[0] == 0
-    assert predictions(output)["id"].to_list()[49:51] == ["49", "b0"]
-    code, text = unseen(*command, "more")
-    assert code == 2
-    assert "column 'more' cannot be kept: it holds lists" in text
-    assert unseen(*command, "all")[0] == 0
-    assert "more" not in predictions(output).columns
 
 
 def test_one_row_is_one_row(home, tmp_path):

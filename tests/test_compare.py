@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import unseen
 from helpers import three_domains
 from unseen.evaluation import Protocol
-from unseen.model_selection import METHODS, method_names
+from unseen.model_selection import METHODS
 
 pytestmark = pytest.mark.usefixtures("few_trees")
 
@@ -46,11 +46,6 @@ def test_the_pool_of_the_automatic_method_is_told_and_comes_first():
     assert sum(pool["weights"].values()) == pytest.approx(1, abs=0.01)
     for name, weight in pool["weights"].items():
         assert weight == pytest.approx(np.mean([row.settings["members"].get(name, 0) for row in rows]), abs=1e-3)
-
-
-def test_the_summary_is_json(found):
-    text = json.dumps(found.to_dict(), allow_nan=False)
-    assert json.loads(text)["verdict"]["headline"] == found.verdict.headline
 
 
 def test_what_to_do_is_said_wherever_the_comparison_is_shown(found):
@@ -97,24 +92,6 @@ def test_confusions_are_those_of_the_recommended_method_and_means_over_repeats(f
         assert matrix["classes"] == sorted(set(LABELS))
     assert f"Predictions of <b><bdi>{matrices[0]['method']}</bdi></b>" in found.to_html()
     assert "Counts are means over 2 repeats." in found.to_html()
-
-
-@pytest.mark.parametrize(
-    ("metric", "ends"),
-    [
-        ("accuracy", (0, 1)),
-        ("roc_auc", (0, 1)),
-        ("matthews_corrcoef", (-1, 1)),
-        ("d2_log_loss_score", (-np.inf, 1)),
-        ("neg_brier_score", (-2, 0)),  # of three classes
-    ],
-)
-def test_intervals_know_the_range_of_the_metric(metric, ends):
-    verdict = unseen.compare(
-        X, LABELS, sample_domain=D, methods=["logistic", "1-NN"], metric=metric, quick=True
-    ).verdict
-    advice = verdict.recommendation
-    assert advice.low is None or ends[0] <= advice.low <= advice.expected <= advice.high <= ends[1]
 
 
 def test_settings_that_labels_of_the_target_selected_give_no_recommendation():
@@ -193,15 +170,6 @@ def test_the_picture_is_drawn(found):
     figure.canvas.draw()
 
 
-def test_results_in_a_store_are_not_computed_again(tmp_path, monkeypatch, found):
-    options = {"methods": ["logistic", "1-NN"], "quick": True, "store": tmp_path / "kept.sqlite"}
-    first = unseen.compare(X, LABELS, sample_domain=D, **options)
-    monkeypatch.setattr("unseen.evaluation._run.Study.predict", None)
-    again = unseen.compare(X, LABELS, sample_domain=D, **options)
-    assert again.rows == first.rows
-    assert again.to_dict()["confusion"] == first.to_dict()["confusion"]
-
-
 def test_a_method_that_fails_is_told_and_the_rest_goes_on(monkeypatch):
     class Unlucky(KNeighborsClassifier):
         def fit(self, X, y):
@@ -251,8 +219,3 @@ def test_many_domains_do_not_cost_the_diagnosis_more_memory(monkeypatch):
     protocol = Protocol(selection="within", quick=True)
     with pytest.raises(RuntimeError, match="400 rows per domain"):
         unseen.compare(X, Y, sample_domain=np.arange(len(Y)) % 15, methods=["majority"], protocol=protocol)
-
-
-def test_every_method_has_a_kind():
-    assert method_names(kind="reference", in_comparison=True) == ["KFDA"]
-    assert all(method.kind in ("plain", "reference", "invariant", "auto") for method in METHODS.values())

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 from helpers import three_domains
-from unseen import DomainCenterer, UnseenClassifier
+from unseen import DomainCenterer
 from unseen.model_selection import (
     Candidate,
-    EvaluationConfig,
     LeavePDomainsOut,
     OutOfDomainPredictions,
     Prediction,
     TrialSplits,
-    evaluate_candidates,
 )
 from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE
 from unseen.utils.samples import Samples
@@ -137,20 +135,6 @@ def test_models_are_trained_without_pairs_of_domains_where_data_are_few():
     assert not TrialSplits.from_splits(Samples(X, y, d), leave_one_out(d)[:3]).nested
     many = np.repeat(np.arange(len(y)), 30)
     assert not TrialSplits.from_splits(Samples(X[many], y[many], d[many]), leave_one_out(d[many])).nested
-
-
-def test_a_domain_that_no_model_was_trained_on_leaves_no_trace_in_what_is_reported_for_it():
-    """From samples to probabilities, where models are trained without pairs of domains."""
-    X, y, d = three_domains(n_domains=4, n_per_cell=6)
-    samples = Samples(X + np.random.default_rng(0).normal(size=X.shape), y, d)
-    candidates = [c for c in UnseenClassifier(["logistic", "linear SVM"])._methods(X) for c in c.candidates(3)]
-    found = []
-    for one in (samples, relabelled(samples, 2)):
-        trials = TrialSplits.from_splits(one, leave_one_out(d), skewed=False)
-        assert trials.nested
-        said = evaluate_candidates(candidates, one, trials.splits, EvaluationConfig(), with_decision_scores=True)
-        found.append(OutOfDomainPredictions(candidates, one, trials, said).fit_ensemble(None))
-    np.testing.assert_array_equal(found[0].held_out[2], found[1].held_out[2])
 
 
 # Noise

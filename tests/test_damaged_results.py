@@ -201,20 +201,6 @@ def test_a_command_starts_again_after_a_damaged_file(tmp_path, monkeypatch, comm
     assert "damaged" not in run_with_store(tmp_path, command, "r.sqlite")[1]
 
 
-@pytest.mark.parametrize("content", [None, b"one line without an end"], ids=["database", "text"])
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_refuses_a_store_of_another_program(tmp_path, monkeypatch, command, content):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "places.sqlite"
-    of_another_program(path) if content is None else path.write_bytes(content)
-    before = path.read_bytes()
-    code, text = run_with_store(tmp_path, command, "places.sqlite")
-    assert code == 2
-    assert "places.sqlite" in text
-    assert "It was not changed" in text
-    assert path.read_bytes() == before
-
-
 @pytest.fixture
 def small_disk(tmp_path):
     """A disk of 2 MB."""
@@ -237,13 +223,6 @@ def fill(disk):
             file.write(bytes(4096))
 
 
-def test_a_disk_that_is_full_at_the_start_is_called_full(small_disk):
-    fill(small_disk)
-    with pytest.raises(OSError, match="The disk is full") as told:
-        Store(small_disk / "r.sqlite")
-    assert told.value.errno == errno.ENOSPC
-
-
 def test_a_disk_that_fills_up_is_called_full_and_keeps_its_rows(small_disk):
     with Store(small_disk / "r.sqlite") as store:
         store.add("k", ROWS[0])
@@ -253,13 +232,6 @@ def test_a_disk_that_fills_up_is_called_full_and_keeps_its_rows(small_disk):
     (small_disk / "filler").unlink()
     with Store(small_disk / "r.sqlite") as store:
         assert store.rows("k")[0] == ROWS[0]
-
-
-def test_features_that_find_no_room_are_not_called_damaged(small_disk):
-    fill(small_disk)
-    with pytest.raises(OSError, match="The disk is full") as told:
-        Cache(small_disk / "c.sqlite", "way")
-    assert told.value.filename == str(small_disk / "c.sqlite")
 
 
 def test_features_that_cannot_be_opened_are_not_called_damaged(tmp_path):

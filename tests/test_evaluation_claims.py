@@ -9,14 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.decomposition import KernelPCA
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from evaluation_sample import NAMES, SAMPLES, SPLITS, D, X, own
-from unseen import CIDG, DomainCenterer
+from unseen import DomainCenterer
 from unseen.kernels import _size_plan as _plan
 from unseen.model_selection import EvaluationConfig, evaluate_candidates
 from unseen.model_selection import _evaluation as _asking
@@ -211,15 +210,6 @@ def test_what_is_shared_is_shared_in_costs(monkeypatch):
         [own(GaussianNB(), DomainCenterer())], SAMPLES, ALIKE, with_decision_scores=True, resampled=frozenset({0, 1, 2})
     )
     assert moving == dict.fromkeys(pairs[:3], pytest.approx((2, 1)))
-
-
-def test_a_decomposition_and_a_solution_are_shared_in_costs(monkeypatch):
-    ticking(monkeypatch)
-    both = GaussianNB(), LogisticRegression()
-    heads = [own(head, CIDG(gamma=0.1), head="h", shares="decomposition") for head in both]
-    assert costs(heads, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((2, 1)))
-    components = [own(GaussianNB(), KernelPCA(n, kernel="rbf", gamma=0.1), shares="decomposition") for n in (1, 2)]
-    assert costs(components, SAMPLES, SPLITS[:1]) == dict.fromkeys([(0, 0), (1, 0)], pytest.approx((2, 1)))
 
 
 class Contrary(GaussianNB):

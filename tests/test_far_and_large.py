@@ -10,15 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.metrics.pairwise import polynomial_kernel
-from sklearn.preprocessing import StandardScaler
 
 import textbook
 from helpers import METHODS, make, three_domains
 from unseen import KFDA
-from unseen import model_selection as selection
 from unseen.kernels import Kernel, center_kernel
-from unseen.model_selection import EvaluationConfig, LeaveOneDomainOut, evaluate_candidates
-from unseen.utils.samples import Samples
 
 X, Y, D = three_domains()
 GRID = 2.0**-20  # samples and offsets on a grid: adding one to the other rounds nothing, so all digits can be asked for
@@ -62,37 +58,6 @@ def test_a_polynomial_projection_is_that_of_its_kernel_matrix(options):
     expected = KFDA(kernel="precomputed").fit(gram, Y, sample_domain=D)
     np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
     np.testing.assert_allclose(model.transform(near**2), expected.transform(new), atol=1e-7)
-
-
-FAR = st.sampled_from([1e6, 1e9, 1e12, 1e15])
-
-
-@given(far=FAR)
-@settings(max_examples=4, deadline=None)
-@pytest.mark.parametrize("preparation", [None, StandardScaler()])
-def test_predictions_of_a_split_depend_on_its_own_rows_alone(preparation, far):
-    train, test = next(LeaveOneDomainOut().split(X, Y, D))
-    stretched = Samples(np.vstack([X, np.full((1, X.shape[1]), far)]), np.append(Y, 0), np.append(D, D[test[0]]))
-    candidates = [
-        next(candidate for candidate in selection.METHODS[name].candidates(3) if not candidate.transductive)
-        for name in ("CIDG", "SCA", "KPCA", "RBF SVM")
-    ]
-    alone = evaluate_candidates(
-        candidates, Samples(X, Y, D), [(train, test)], EvaluationConfig(preparation=preparation)
-    )
-    # The same training rows serve a second split, which holds out the row that is far away.
-    splits = [(train, test), (train, np.append(test, len(X)))]
-    beside = evaluate_candidates(candidates, stretched, splits, EvaluationConfig(preparation=preparation))
-    expected = {one.candidate: one.codes for one in alone}
-    for one in beside:
-        np.testing.assert_array_equal(one.codes[: len(test)], expected[one.candidate])
-
-
-def test_a_linear_projection_of_dense_samples_takes_sparse_ones_and_the_other_way_round():
-    thin = sparse.csr_array(np.where(X > 1, X, 0.0))
-    for one, other in ((thin, thin.toarray()), (thin.toarray(), thin)):
-        model = KFDA(kernel="linear").fit(one, Y, sample_domain=D)
-        np.testing.assert_allclose(model.transform(other), model.transform(one), rtol=1e-9, atol=1e-9)
 
 
 TOO_LARGE = "^X is too large: .* Scale X|gave NaN or infinite values on X. Scale X"

@@ -10,14 +10,11 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.kernel_approximation import RBFSampler
-from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestCentroid
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer
 
 from helpers import three_domains
-from unseen import CIDG, KFDA, PivotedNystroem, ProjectionSearchCV, UnseenClassifier
+from unseen import CIDG, KFDA, PivotedNystroem, ProjectionSearchCV
 from unseen.kernels import median_squared_distance
 
 X, Y, D = three_domains(n_per_cell=10, seed=5)
@@ -76,21 +73,6 @@ def test_a_fold_may_hold_a_sample_more_than_once():
         assert score == head.score(model.transform(X[test]), Y[test])
 
 
-def test_settings_that_share_the_parameters_of_a_map_share_the_map():
-    fits = []
-
-    class Counting(RBFSampler):
-        def fit(self, X, y=None):
-            fits.append(self.gamma)
-            return super().fit(X, y)
-
-    grid = {"feature_map__gamma": [0.1, 0.5], "ridge": ["1e-2*scale", "scale"], "conditional_weight": [0.0, 1.0, 1e2]}
-    search = ProjectionSearchCV(CIDG(feature_map=Counting(n_components=20, random_state=0)), grid, refit=False)
-    search.fit(X, Y, sample_domain=D)
-    assert len(search.cv_results_["params"]) == 12
-    assert sorted(fits) == [0.1] * 3 + [0.5] * 3  # once for each fold
-
-
 def test_parameters_that_a_map_makes_idle_are_not_searched():
     search = ProjectionSearchCV(CIDG(feature_map="linear"), {"gamma": [0.1, 1.0]})
     with pytest.raises(ValueError, match=r"'gamma', which has no effect with feature_map='linear'.*feature_map__gamma"):
@@ -112,39 +94,6 @@ def test_a_map_that_knows_names_is_used_without_a_word_and_checked():
     np.testing.assert_allclose(found, expected, atol=1e-12)
     with pytest.raises(ValueError, match="feature_map was fitted to columns a, b, c, d, but X has d, c, b, a"):
         CIDG(feature_map=frozen).fit(frame[list("dcba")], Y, sample_domain=D)
-
-
-@pytest.mark.parametrize("kind", ["search", "classifier", "pipeline"])
-def test_columns_of_collections_are_found_by_name_as_those_of_frames_are(kind):
-    dd = pytest.importorskip("dask.dataframe", reason="needs the extra dask")
-    from unseen import distributed
-
-    frame = pd.DataFrame(X, columns=list("abcd"))
-    model = {
-        "search": ProjectionSearchCV(CIDG(feature_map="linear"), {}),
-        "classifier": UnseenClassifier(["logistic"]),
-        "pipeline": make_pipeline(StandardScaler(), LogisticRegression()),
-    }[kind]
-    model = model.fit(frame, Y) if kind == "pipeline" else model.fit(frame, Y, sample_domain=D)
-    blocks = dd.from_pandas(frame, npartitions=3)
-    np.testing.assert_array_equal(distributed.predict(model, blocks).compute(), model.predict(frame))
-    for call in (model.predict, lambda samples: distributed.predict(model, dd.from_pandas(samples, npartitions=2))):
-        with pytest.raises(ValueError, match="order"):
-            call(frame[list("dcba")])
-
-
-def test_integers_of_any_width_and_sign_stay_the_labels_that_they_are():
-    big = 2**60 + D.astype(np.int64)
-    half = np.arange(len(X)) % 2 == 0
-    model = CIDG(feature_map="linear").partial_fit(X[half], Y[half], sample_domain=big[half])
-    model.partial_fit(X[~half], Y[~half].astype(np.uint8), sample_domain=big[~half].astype(np.uint64))
-    assert model.domains_.tolist() == sorted(set(big.tolist()))
-    assert model.classes_.dtype.kind in "iu"
-    beyond = np.array([2**63 + 5] * len(X), dtype=np.uint64)
-    model.partial_fit(X, Y, sample_domain=beyond)
-    assert model.domains_.tolist() == [*sorted(set(big.tolist())), 2**63 + 5]
-    model.partial_fit(X, Y, sample_domain=np.full(len(X), -1))
-    assert model.domains_.tolist() == [-1, *sorted(set(big.tolist())), 2**63 + 5]
 
 
 # Parameters that change

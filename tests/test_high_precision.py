@@ -39,14 +39,14 @@ def invariance_weights(name):
     return [key for key in METHODS[name][2] if key.endswith("_weight") and key not in fixed]
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "linear"])
 @pytest.mark.parametrize(
-    ("name", "weight", "ridge", "counts"),
+    ("kernel", "name", "weight", "ridge", "counts"),
     [
-        (name, *case)
+        (kernel, name, *case)
         for name in METHODS
         for case in CASES
         if invariance_weights(name) or case[0] > 1  # the others have only the ridge
+        for kernel in (["rbf", "linear"] if case[2] is FEW else ["rbf"])
     ],
 )
 def test_extreme_weights_and_ridges_keep_seven_digits(kernel, name, weight, ridge, counts):

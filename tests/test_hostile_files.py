@@ -17,14 +17,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.io import savemat
-from sklearn.linear_model import LogisticRegression
 
 pytest.importorskip("skops")
 import polars as pl
 
 from unseen.evaluation import Row, Store
 from unseen.images import find_photos
-from unseen.models import Model, ModelFileError, load_model
+from unseen.models import ModelFileError, load_model
 from unseen.tables import TableError, iter_batches, load_table
 
 ZEROS = bytes(2**25)  # more than comes of any small file
@@ -186,19 +185,6 @@ def test_labels_domains_and_groups_that_are_too_long_are_refused_by_column(tmp_p
         find_photos(tmp_path / "photos.csv")
 
 
-def test_new_domains_that_are_too_long_are_refused_by_column(tmp_path):
-    from model_files import TABLE, by_hand
-
-    model = Model(by_hand(None, LogisticRegression()), {"schema": TABLE.schema.to_dict()})
-    frame = pl.DataFrame(TABLE.X[:4, :4], schema=TABLE.schema.feature_names[:4]).with_columns(
-        sex=pl.lit("f"), place=pl.lit("z" * 1001)
-    )
-    with pytest.raises(TableError, match="column 'place' holds a value of 1,001 characters"):
-        model.predict_table(frame, domain="place")
-    with pytest.raises(ValueError, match="sample_domain holds a label of 1,001 characters"):
-        model.novelty(frame, sample_domain=["z" * 1001] * 4)
-
-
 def test_a_matlab_file_with_two_variables_of_one_name_is_refused(tmp_path):
     file = tmp_path / "x.mat"
     savemat(file, {"X": np.eye(3)})
@@ -234,28 +220,6 @@ def test_a_pipe_is_not_waited_for(pipe):
 
 
 ROW = Row("1-NN", "a -> b", ("b",), accuracy=0.5, accuracies={"b": 0.5}, settings={"C": 1.0})
-
-
-UNDECODABLE = {
-    "no JSON": ("UPDATE results SET content = '{'",),
-    "predictions that are cut off": ("UPDATE results SET codes = ?", [zlib.compress(b"12345678")[:6]]),
-    "predictions of half a number": ("UPDATE results SET codes = ?", [zlib.compress(b"123456")]),
-    "probabilities of another shape": ("UPDATE results SET probabilities = ?", [zlib.compress(b"12345678")]),
-}
-
-
-@pytest.mark.parametrize("change", UNDECODABLE.values(), ids=UNDECODABLE)
-def test_results_that_cannot_be_decoded_name_the_file(tmp_path, change):
-    path = tmp_path / "r.sqlite"
-    with Store(path) as store:
-        store.add_configuration("k", {})
-        store.add("k", replace(ROW, codes=np.arange(3)))
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(*change)
-
-    message = r"r\.sqlite is damaged: a result in it cannot be decoded .* Rename or remove"
-    with Store(path) as store, pytest.raises(ValueError, match=message):
-        store.rows("k")
 
 
 def test_a_file_that_does_not_keep_its_rows_is_refused(tmp_path):

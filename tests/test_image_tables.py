@@ -73,6 +73,7 @@ extract(sys.argv[1], sys.argv[2], cache=sys.argv[3], batch_size=4)
 """
 
 
+@pytest.mark.system
 def test_a_run_that_was_killed_goes_on_where_it_was(tmp_path, network, monkeypatch):
     folder, cache = some_photos(tmp_path), tmp_path / "cache.sqlite"
     done = subprocess.run([sys.executable, "-c", KILLED, folder, network, cache], check=False)

@@ -9,15 +9,12 @@ from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
 import textbook
 from unseen import PivotedNystroem
-from unseen.kernels import Kernel, SizePlan, _kernel, squared_distances
+from unseen.kernels import Kernel, SizePlan, squared_distances
 from unseen.kernels._kernel import (
-    MEDIAN_ROWS,
-    _hash_rows,
     check_spread,
     median_squared_distance,
-    shift_to_mean,
 )
-from unseen.kernels._nystroem import _eliminate, pivoted_cholesky
+from unseen.kernels._nystroem import pivoted_cholesky
 from unseen.kernels._size_plan import (
     CHOICE_ROWS,
     EXACT_ROWS,
@@ -43,45 +40,6 @@ def test_squared_distances_are_sums_of_squared_differences(container):
     np.testing.assert_allclose(squared_distances(container(X)), brute_distances(X, X), atol=1e-12)
 
 
-def test_samples_are_moved_about_the_mean_of_the_last_part_in_double_precision():
-    X, Y = samples().astype(np.float32), samples(5, seed=1) + 3
-    moved, last = shift_to_mean(X, Y)
-    assert moved.dtype == last.dtype == np.float64
-    np.testing.assert_allclose(moved, X - Y.mean(axis=0), rtol=1e-14)
-    np.testing.assert_allclose(last, Y - Y.mean(axis=0), rtol=1e-14)
-    dense, thin = shift_to_mean(X, sparse.csr_array(Y))  # which cannot be moved
-    np.testing.assert_array_equal(dense, X)
-    np.testing.assert_array_equal(thin.toarray(), Y)
-
-
-@pytest.mark.parametrize("n", [2, 31, MEDIAN_ROWS])
-def test_up_to_a_thousand_rows_the_median_is_that_of_all_pairs(n):
-    X = samples(n, 2)
-    D = sum((x[:, None] - x) ** 2 for x in X.T)[np.triu_indices(n, 1)]
-    assert median_squared_distance(X) == pytest.approx(np.median(D), rel=1e-12)
-
-
-@pytest.mark.parametrize("n_rows", [50, 51, 80])
-def test_beyond_that_the_rows_of_the_lowest_ranks_stand_for_all(n_rows, monkeypatch):
-    monkeypatch.setattr(_kernel, "MEDIAN_ROWS", 50)
-    X = samples(n_rows, 2)
-    some = X[np.argsort(_kernel._random_ranks(_hash_rows(X)))[:50]]
-    assert median_squared_distance(X) == pytest.approx(median_squared_distance(some), rel=1e-12)
-
-
-def test_a_hash_is_that_of_the_values_of_a_row():
-    X = samples(20, 4)
-    X[::2, 1], X[1::3, 0] = 0.0, -0.0
-    hashes = _hash_rows(X)
-    assert len(set(hashes.tolist())) == 20
-    np.testing.assert_array_equal(_hash_rows(X[::-1])[::-1], hashes)
-    np.testing.assert_array_equal(_hash_rows(np.where(X == 0, 0.0, X)), hashes)
-    np.testing.assert_array_equal(_hash_rows(sparse.csr_array(X)), hashes)
-    assert not set(_hash_rows(X[:, [0, 1, 3, 2]]).tolist()) & set(hashes.tolist())  # columns are told apart
-    twice = sparse.csr_array((np.full(6, 0.5), np.array([0, 0, 1, 1, 0, 0]), np.array([0, 2, 4, 6])), shape=(3, 2))
-    np.testing.assert_array_equal(_hash_rows(twice), _hash_rows(twice.toarray()))  # two entries of one place
-
-
 def resolved_gamma(gamma, kernel, X):
     return Kernel(kernel, gamma).resolve(X).gamma
 
@@ -96,13 +54,6 @@ def test_gamma_is_one_over_a_scale_of_the_samples(container):
     assert resolved_gamma(2, "rbf", X) == 2.0
     for kernel, gamma in (("rbf", None), ("precomputed", "median"), (np.dot, 3.0)):
         assert resolved_gamma(gamma, kernel, X) is None
-
-
-@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("value", [0.0, 0.1, 1.0, 1e6 / 3])
-def test_entries_that_are_all_the_same_have_no_scale(value, dtype, container):
-    assert resolved_gamma("3*scale", "rbf", container(np.full((7, 3), value, dtype=dtype))) == 3.0
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
@@ -182,14 +133,6 @@ def test_nothing_but_rounding_after_centering_is_refused():
             check_spread(centered, 7.0, "CIDG")
 
 
-def test_a_precomputed_kernel_is_copied_where_it_will_be_changed():
-    K = samples(4, 4)
-    kernel = Kernel("precomputed")
-    assert kernel.evaluate(K) is not K
-    assert kernel.evaluate(K, K) is K
-    np.testing.assert_array_equal(kernel.evaluate(K), K)
-
-
 def factorised(K, n_pivots, tolerance=0.0, block_size=3, rounding=1e-12, seed=0):
     return pivoted_cholesky(
         lambda rows, columns: K[rows][:, columns].copy(),
@@ -217,17 +160,6 @@ def test_a_factor_explains_its_pivots_exactly_and_says_what_it_misses(block_size
     np.testing.assert_allclose(np.diag(K - F.T @ F), left, atol=1e-10)
     np.testing.assert_array_equal(F[:, pivots], np.triu(F[:, pivots]))
     assert (left >= 0).all()
-
-
-def test_a_pivot_at_its_threshold_is_rejected_and_the_most_are_not_exceeded():
-    block = np.diag([4.0, 1.0, 9.0, 16.0])
-    kept, lower = _eliminate(block.copy(), np.array([3.9, 1.0, 0.0, 0.0]), 2)
-    assert kept == [0, 2]
-    np.testing.assert_array_equal(lower, np.diag([2.0, 3.0]))
-    K = gram_matrix(6, 6)
-    kept, lower = _eliminate(K.copy(), np.zeros(6), 6)
-    assert kept == list(range(6))
-    np.testing.assert_allclose(lower @ lower.T, K, atol=1e-12)
 
 
 def test_a_plan_is_exact_for_few_rows_and_what_was_asked_for_counts():

@@ -187,6 +187,7 @@ def test_labels_and_domains_that_are_too_long_are_refused_with_their_length(cont
                 fit(X, **given)
 
 
+@pytest.mark.system
 def test_long_labels_are_refused_before_an_array_of_their_width_is_allocated():
     """20,000 rows of one label of 50,000 characters would take 3.7 GiB."""
     setup = (

@@ -130,7 +130,8 @@ def test_any_card_is_refused_or_serves_adaptation_and_prediction(file, tmp_path)
         with warnings.catch_warnings(), contextlib.suppress(ValueError):
             warnings.simplefilter("ignore", NewDataWarning)
             model.predict(site)
-            model.adapt(site, level="offsets")
+            if n_loaded % 3 == 0:
+                model.adapt(site, level="offsets")
         if n_loaded % 20 == 0:
             code, text = run_command("adapt", forged, tmp_path / "site.csv", "-o", output, "--overwrite")
             assert code in (0, 2), (path, text)

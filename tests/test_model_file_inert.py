@@ -96,6 +96,7 @@ def doubling(n_features):
     return transformer
 
 
+@pytest.mark.system
 def test_transformers_that_widen_their_input_again_and_again_are_refused(file, model, tmp_path):
     """Eighteen in a row would give 5 * 2**18 columns, and each further one twice as many."""
     forged = copy.deepcopy(model)
@@ -115,6 +116,7 @@ def test_columns_may_be_named_by_position_slice_mask_or_name(file, model, tmp_pa
         np.testing.assert_array_equal(loaded.transform(frame), chosen.transform(frame))
 
 
+@pytest.mark.system
 def test_a_long_description_of_nothing_is_refused_in_little_memory(file, tmp_path):
     """24 MB of empty dictionaries would become 600 MB of objects."""
     schema = b'{"protocol": 2, "content": [' + b"{}," * 8_000_000 + b"{}]}"
@@ -158,6 +160,7 @@ def test_a_declared_width_without_an_array_of_that_size_is_bounded(file, model, 
             load_model(forge(tmp_path / "forged.unseen", file, forged))
 
 
+@pytest.mark.system
 def test_a_novelty_of_many_domains_takes_no_square_of_them(file, model, tmp_path):
     """One number of each of 9,000 domains; a matrix of all pairs would take 650 MB."""
     forged = copy.deepcopy(model)
@@ -197,6 +200,7 @@ def wide_model(width):
     return model
 
 
+@pytest.mark.system
 def test_a_wide_model_predicts_in_small_batches(file, tmp_path):
     """200,000 values of each row: 400 rows at once take 640 MB for each intermediate result."""
     forged = forge(tmp_path / "forged.unseen", file, wide_model(200_000))

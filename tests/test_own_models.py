@@ -186,9 +186,18 @@ DOMAIN_AWARE = {
 }
 
 
-@pytest.mark.parametrize("routing", [False, True])
-@pytest.mark.parametrize("scoring", ["accuracy", "neg_log_loss", lambda m, Z, y: (m.predict(Z) == y).mean()])
-@pytest.mark.parametrize("kind", DOMAIN_AWARE)
+def accuracy(model, X, y):
+    return (model.predict(X) == y).mean()
+
+
+@pytest.mark.parametrize(
+    ("kind", "scoring", "routing"),
+    [
+        *((kind, "accuracy", routing) for kind in DOMAIN_AWARE for routing in (False, True)),
+        ("a classifier", accuracy, False),
+        ("steps", "neg_log_loss", True),
+    ],
+)
 def test_who_asks_for_domains_is_told_in_fit_and_in_predict(kind, scoring, routing):
     with sklearn.config_context(enable_metadata_routing=routing):
         mine = ("mine", DOMAIN_AWARE[kind])
@@ -251,7 +260,7 @@ def test_a_pipeline_that_centers_new_domains_is_transductive():
         UnseenClassifier([("mine", centered)]).fit(X, Y, sample_domain=D)
 
 
-@pytest.mark.parametrize("error", [TypeError, RuntimeError, KeyError, OSError, MemoryError])
+@pytest.mark.parametrize("error", [TypeError, KeyError, MemoryError])
 def test_whatever_ones_own_raises_is_a_reason(error):
     field = scored("logistic", ("mine", Broken(error)))
     assert field[0].error == ""

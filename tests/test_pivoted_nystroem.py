@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections import Counter
 from itertools import permutations
 
@@ -17,7 +16,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from helpers import METHODS, make, three_domains
 from unseen import CIDG
-from unseen.kernels import Kernel
 from unseen.kernels._kernel import SPARSE_KERNELS
 from unseen.kernels._nystroem import PivotedNystroem, pivoted_cholesky
 
@@ -127,38 +125,6 @@ def test_a_fit_evaluates_the_kernel_once_for_each_sample_and_landmark(container)
     model = PivotedNystroem(20, kernel=counted, random_state=0).fit(container(MANY[:50]))
     assert model.n_components_ == 20  # this kernel has rank 20
     assert calls == (20 + 1) * 50
-
-
-def test_built_in_kernels_are_evaluated_in_few_large_calls(monkeypatch):
-    shapes = []
-    evaluate = Kernel.evaluate
-
-    def watched(kernel, X, Y=None):
-        values = evaluate(kernel, X, Y)
-        if Y is not None:  # otherwise for the diagonal
-            shapes.append(values.shape)
-        return values
-
-    monkeypatch.setattr(Kernel, "evaluate", watched)
-    n, r, b = len(MANY), 96, 32
-    PivotedNystroem(r, gamma=1.0, block_size=b, random_state=0).fit(MANY)
-    whole = [rows for rows, columns in shapes if columns == n]
-    assert sum(whole) == r
-    assert len(whole) <= 8
-    assert all(rows == columns <= b for rows, columns in shapes if columns != n)
-    assert len(shapes) == 2 * len(whole)
-
-
-def test_memory_is_that_of_the_features_not_of_the_kernel_matrix():
-    X = np.random.default_rng(0).normal(size=(4000, 3))
-    model = PivotedNystroem(50, gamma=0.3, block_size=16, random_state=0)
-    tracemalloc.start()
-    try:
-        model.fit(X)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 3 * 8 * 50 * len(X)
 
 
 def ordered_pairs(K):

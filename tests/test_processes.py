@@ -48,7 +48,7 @@ def test_a_method_that_equals_a_registered_one_is_not_the_users_own():
     assert changed.own
 
 
-def test_a_clone_with_registered_methods_can_be_fitted():
+def test_a_clone_with_registered_methods_can_be_fitted(few_trees):
     model = clone(UnseenClassifier(methods=[METHODS["auto"]]))
     assert model.fit(X, Y, sample_domain=D).score(X, Y) > 0.5
 
@@ -85,14 +85,9 @@ def test_a_worker_knows_methods_that_were_registered_later():
 
 
 def validated(n_jobs):
-    result = unseen.validate(TABLE, methods=["logistic", "nearest mean"], compare_with=[OWN], n_jobs=n_jobs)
+    methods = ["logistic", METHODS["nearest mean"]]
+    result = unseen.validate(TABLE, methods=methods, compare_with=[OWN], n_jobs=n_jobs)
     return result.to_dict()["sites"]
-
-
-def compared(n_jobs):
-    methods = ["logistic", METHODS["nearest mean"], OWN]
-    comparison = unseen.compare(TABLE, methods=methods, n_jobs=n_jobs)
-    return [(row.method, row.task, row.accuracies, row.settings, row.status) for row in comparison.rows]
 
 
 def fitted(n_jobs):
@@ -103,7 +98,7 @@ def learning_curve(n_jobs):
     return site_learning_curve(TABLE, methods=["logistic"], n_jobs=n_jobs).to_dict()
 
 
-@pytest.mark.parametrize("verb", [validated, compared, fitted, learning_curve])
+@pytest.mark.parametrize("verb", [validated, fitted, learning_curve])
 def test_one_and_two_processes_give_the_same_results(verb):
     assert verb(2) == verb(1)
 

@@ -184,7 +184,7 @@ def test_an_interrupted_curve_continues_and_is_that_of_an_undisturbed_run(tmp_pa
 def test_other_data_and_settings_start_again(tmp_path, changed):
     X, y, site = make_sites(4, 20, 0.3)
     store = tmp_path / "results.sqlite"
-    options = {"methods": ["logistic"]}
+    options = {"methods": ["nearest mean"]}
     site_learning_curve(X, y, sample_domain=site, store=store, **options)
     if changed == "features":
         X = X + 0.1 * np.random.default_rng(1).normal(size=X.shape)
@@ -193,7 +193,7 @@ def test_other_data_and_settings_start_again(tmp_path, changed):
     elif changed == "metric":
         options["metric"] = "roc_auc"
     else:
-        options["methods"] = ["nearest mean"]
+        options["methods"] = ["1-NN"]
     found = site_learning_curve(X, y, sample_domain=site, store=store, **options)
     expected = site_learning_curve(X, y, sample_domain=site, **options)
     assert found.to_dict() == expected.to_dict()

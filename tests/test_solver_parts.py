@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from unseen.kernels._kernel import _random_ranks, median_squared_distance
+from unseen.kernels._kernel import median_squared_distance
 from unseen.linalg import Solution
-from unseen.linalg._cell_statistics import Membership, _projection_defect, gram_spectrum
+from unseen.linalg._cell_statistics import Membership, gram_spectrum
 from unseen.linalg._eigenproblem import (
     ScatterProblem,
     SingularProblemError,
@@ -115,26 +115,6 @@ def test_a_spectrum_has_as_many_values_as_the_data_have_directions(rank, power, 
     assert np.count_nonzero(spectrum.values) == rank
     assert spectrum.values.min() >= 0
     np.testing.assert_allclose(spectrum.values[-rank:], values[::-1], rtol=1e-4)
-
-
-@given(st.integers(1, 6), st.integers(0, 6), SEEDS)
-def test_what_a_basis_misses_makes_it_whole(k, n_missed, seed):
-    rng = np.random.default_rng(seed)
-    whole = orthonormal(rng, k + n_missed + 3, k)
-    lost = whole[:n_missed]
-    S = _projection_defect(whole[n_missed:])
-    np.testing.assert_allclose(S.T @ S, lost.T @ lost, atol=1e-12)
-    assert n_missed or not S.any()  # nothing is missing, to the last bit
-
-
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=20))
-def test_copies_of_a_row_are_drawn_by_their_number_alone(values):
-    hashes = np.array(values, dtype=np.uint64)
-    ranks = _random_ranks(hashes)
-    assert len(set(ranks.tolist())) == len(ranks)
-    for value in set(values):
-        alone = _random_ranks(hashes[hashes == value])
-        np.testing.assert_array_equal(ranks[hashes == value], alone)
 
 
 @given(st.sampled_from([1e-60, 1e-10, 1e10, 1e60]))

@@ -192,33 +192,6 @@ def test_a_chunk_that_is_refused_leaves_no_trace(what):
 # Statistics
 
 
-def statistics_of(rows):
-    return Statistics.from_features(
-        lambda part: X[rows][part],
-        EncodedLabels.from_classes(Y[rows]),
-        EncodedLabels.from_domains(NAMES[rows], len(rows)),
-    )
-
-
-def assert_same_statistics(a, b):
-    assert a.domains.tolist() == b.domains.tolist()
-    assert a.classes.tolist() == b.classes.tolist()
-    np.testing.assert_array_equal(a.cells.counts, b.cells.counts)
-    np.testing.assert_allclose(a.cells.means, b.cells.means, atol=1e-14)
-    np.testing.assert_allclose(a.cells.inside, b.cells.inside, rtol=1e-12, atol=1e-11)
-
-
-@settings(max_examples=20, deadline=None)
-@given(cuts=st.lists(st.integers(1, len(X) - 1), min_size=2, max_size=2, unique=True), seed=st.integers(0, 1000))
-def test_addition_is_commutative_and_associative_whatever_cells_the_parts_have(cuts, seed):
-    # Sorted by cell, parts share few cells or none; shuffled, most of them.
-    order = np.lexsort((Y, D)) if seed % 2 else np.random.default_rng(seed).permutation(len(X))
-    a, b, c = (statistics_of(rows) for rows in np.split(order, sorted(cuts)))
-    whole = statistics_of(np.arange(len(X)))
-    for total in ((a + b) + c, a + (b + c), c + (b + a)):
-        assert_same_statistics(total, whole)
-
-
 def test_a_number_and_its_name_are_different_domains():
     def part(name):
         return Statistics.from_features(
@@ -333,14 +306,6 @@ def test_large_offsets_and_many_chunks_cost_no_digits(where, sizes):
     spread = np.sqrt(np.diag(inside) / n)  # of samples within cells: 80 steps, unless chunks lie apart
     np.testing.assert_allclose((cells.tails - rest) / spread, 0, atol=1e-11)
     np.testing.assert_allclose(cells.mean, features.mean(axis=0), rtol=1e-12)
-
-
-def test_the_usual_sums_would_have_lost_those_digits():
-    ticks, features, membership = on_a_grid([10**6] * 4000)
-    inside = exactly(ticks, membership)[1]
-    sums = np.array([features[membership.cell == c].sum(axis=0) for c in range(8)])
-    naive = features.T @ features - (sums / membership.counts.reshape(-1, 1)).T @ sums
-    assert np.abs(naive - inside).max() > 1e-3 * np.abs(inside).max()
 
 
 def test_a_hundred_million_samples_keep_their_digits():

@@ -10,11 +10,10 @@ import sys
 import time
 from contextlib import closing
 
-import numpy as np
 import pytest
 
-from unseen.datasets import load_digits_table, make_synthetic
-from unseen.evaluation import Protocol, run, site_learning_curve
+from unseen.datasets import make_synthetic
+from unseen.evaluation import Protocol, run
 from unseen.tables import table_from_arrays
 
 pytestmark = pytest.mark.system
@@ -47,18 +46,6 @@ engine.run(
     table_from_arrays(data.data, data.target, data.domain), ["1-NN", "KFDA", "CIDG", "logistic"],
     Protocol.paper(repeats=3, quick=True), store=sys.argv[1],
 )
-"""
-CURVE = """
-import unseen.evaluation._site_curve as curves
-from unseen.datasets import load_digits_table
-
-curves.complete_jobs = slowed
-curves.site_learning_curve(load_digits_table(), max_per_domain=30, methods=["nearest mean"], store=sys.argv[1])
-"""
-COMMAND = """
-from unseen.cli import main
-sys.argv[0] = "unseen"
-main()
 """
 
 
@@ -132,57 +119,3 @@ def test_a_study_killed_twice_ends_as_an_undisturbed_one(tmp_path):
     assert facts(rows) == facts(resume(tmp_path / "undisturbed.sqlite"))
     with closing(sqlite3.connect(store)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-
-
-@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_an_interrupted_command_says_how_to_go_on_and_then_does(tmp_path, jobs):
-    pytest.importorskip("typer", reason="the command needs its extra")
-    folder = tmp_path / "hospitals"
-    folder.mkdir()
-    data = make_synthetic(random_state=0)
-    for name in data.domain_names:
-        np.savez(folder / f"{name}.npz", X=data.data[data.domain == name], y=data.target[data.domain == name])
-    store = tmp_path / "kept.sqlite"
-    command = ["compare", folder, "--methods", "1-NN,logistic,linear SVM", "--protocol", "paper"]
-    command += ["--store", store, "--jobs", str(jobs)]
-    process = start(tmp_path, COMMAND, *command)
-    try:
-        wait_for_rows(process, store, 3)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-        out, err = process.communicate(timeout=LONG)
-    finally:
-        end(process)
-    assert process.returncode == 130, err
-    assert f"Interrupted. Completed results are stored in {store}. Run the same command again to continue." in err
-    assert "Traceback" not in err
-    assert out == ""
-    kept = count(store)
-    assert 3 <= kept < 45
-    if jobs == 1:
-        again = start(tmp_path, COMMAND, *command)
-        try:
-            out, err = again.communicate(timeout=LONG)
-        finally:
-            end(again)
-        assert again.returncode == 0, err
-        assert "Use " in out
-        assert count(store) == 45
-
-
-def test_a_killed_learning_curve_continues_from_its_complete_training_sets(tmp_path):
-    store = tmp_path / "results.sqlite"
-    process = start(tmp_path, CURVE, store)
-    try:
-        wait_for_rows(process, store, 3)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait(timeout=LONG)
-    finally:
-        end(process)
-    assert process.returncode == -signal.SIGKILL
-    kept = count(store)
-    options = {"max_per_domain": 30, "methods": ["nearest mean"]}
-    expected = site_learning_curve(load_digits_table(), **options, store=tmp_path / "undisturbed.sqlite")
-    n_sets = count(tmp_path / "undisturbed.sqlite")
-    assert 3 <= kept < n_sets
-    assert site_learning_curve(load_digits_table(), **options, store=store).to_dict() == expected.to_dict()
-    assert count(store) == n_sets

@@ -71,6 +71,7 @@ AUTHORS_DRAW = Path(__file__).parents[2] / "shared" / "data" / "cidg_authors_toy
 
 
 @pytest.mark.skipif(not AUTHORS_DRAW.exists(), reason="the authors' draw is not beside the project")
+@pytest.mark.slow
 @pytest.mark.parametrize(("grid", "released", "printed"), [("ours", 93.33, 91.67), ("authors", 81.67, 87.5)])
 def test_on_the_authors_own_draw_the_printed_equations_reach_what_the_paper_prints(grid, released, printed):
     from unseen.tables import load_table

@@ -107,11 +107,6 @@ def test_an_invariant_model_is_shown_beside_a_plain_one(table):
     assert fit_model(table, "1-nn").card["scores"]["baseline"] is None
 
 
-def test_an_unknown_method_is_refused_with_the_known_ones(table):
-    with pytest.raises(ValueError, match=f"no method 'magic'; there are {', '.join(METHODS)}"):
-        fit_model(table, "magic")
-
-
 @pytest.mark.parametrize("method", ["1-nn", "kfda", "logistic", "linear SVM", "RBF SVM"])
 def test_one_method_is_its_classifier_with_a_temperature(table, method):
     """Classes are those of the classifier, and probabilities grow with what it says of them."""

@@ -153,6 +153,7 @@ def test_a_model_of_fit_with_trees_is_saved_and_loaded(tmp_path, few_trees):
 # Refusal
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("n_files", [200, pytest.param(2000, marks=pytest.mark.slow)])
 def test_forged_trees_are_refused_or_harmless(n_files, tmp_path):
     """In a process of its own, which a crash or an endless loop would end with an error."""
@@ -250,6 +251,7 @@ def test_the_number_of_levels_is_bounded(tmp_path):
         save_model(chain(_trees.MAX_TREE_LEVELS + 1), tmp_path / "deep.unseen", {})
 
 
+@pytest.mark.system
 def test_memory_is_in_proportion_to_the_model_and_bounded_by_the_file(tmp_path):
     """Trees of equal nodes, which compress best: 33 MB become 1 MB."""
     forest = RandomForestClassifier(2, random_state=0).fit(*samples(300, 0))
