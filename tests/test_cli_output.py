@@ -99,10 +99,10 @@ def test_a_model_is_replaced_only_if_that_is_stated(home, tmp_path):
     command = ["fit", home / "train.csv", "--methods", "majority", "-o", path]
     result = run(*command)
     assert result.exit_code == 2
-    assert f"{path} exists, and is not a model file. Pass --overwrite to replace it" in result.stderr
+    assert f"{path} exists. Pass --overwrite to replace it" in result.stderr
     assert path.read_text() == "old"
     assert run(*command, "--overwrite").exit_code == 0
-    assert f"{path} is a complete model file. Pass --overwrite" in run(*command).stderr
+    assert f"{path} exists. Pass --overwrite" in run(*command).stderr
     assert run("show", path).exit_code == 0
 
 

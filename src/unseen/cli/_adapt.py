@@ -81,7 +81,8 @@ def adapt(
         return
     if site is None or output is None:
         raise ValueError("Pass a table of the new domain and --output, or --plan to print what to expect.")
-    o.require_option("--plan", {"--figure": figure})
+    if figure is not None:
+        raise ValueError("--figure cannot be used without --plan.")
     with add_note("Nothing was written."):
         o.check_model_output(output, overwrite, [path for path in (model, site, source) if path is not None])
         adapted = load_model(model).adapt(site, label, level=level, domain=domain, source=source)

@@ -31,7 +31,7 @@ def compare(
     *,
     request: o.Request,
     scale: o.Scale = "standardize",
-    methods: o.Methods = o.COMPARED_METHODS,
+    methods: o.Methods = "",
     with_models: o.With = None,
     transductive: Annotated[
         bool,
@@ -68,15 +68,13 @@ def compare(
 
     Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
     """
-    from ..evaluation import Protocol, describe_imbalance
+    from ..evaluation import Protocol, comparison_methods, describe_imbalance
     from ..evaluation import compare as compare_methods
-    from ..model_selection import AUTO_TRANSDUCTIVE, get_metric
+    from ..model_selection import get_metric
 
-    all_methods = select_methods(methods, with_models)
-    if transductive and methods == o.COMPARED_METHODS():  # "auto" is the same as "auto, transductive" then
-        all_methods = [method for method in all_methods if method.name != AUTO_TRANSDUCTIVE]
+    all_methods = select_methods(methods, with_models, comparison_methods(transductive))
     metric_label = get_metric(metric).label  # an unknown name is an error before the table is read
-    table = o.read_table(data, request)
+    table = o.read_table(data, request, seed)
     plan = Protocol().plan(table.domain)
     imbalance = describe_imbalance(Counter(table.y.tolist()), metric_label)
     print_notices(filter(None, [imbalance, "" if plan.exact else str(plan)]))
@@ -160,14 +158,14 @@ def show_comparison(summary: dict[str, Any]) -> None:
         row: list[Cell] = [f"{method['name']}{'*' * method['transductive']}", format_score(method, method)]
         for domain, best_mean in zip(domains, best, strict=True):
             cell = method["accuracies"][domain]
-            style = "red" if cell is None else "bold" if cell["mean"] == best_mean else ""
-            row.append(Text(format_score(cell, method), style=style))
-        rows.append([*row, method["kind"], f"{method['seconds']:.1f}"])
+            is_best = cell is not None and cell["mean"] == best_mean
+            row.append(Text(format_score(cell, method), style="bold" if is_best else ""))
+        rows.append(row)
     title = f"{verdict['metric'].replace('_', ' ')} on the held-out domain{', %' if verdict['share'] else ''}"
     name_width = sorted([*NAME_WIDTHS, (console.width - OTHER_WIDTH) // len(domains)])[1]
-    header = ["method", "mean ± sd", *(shorten(domain, name_width) for domain in domains), "kind", "seconds"]
-    n_hidden = len(domains) + 2 - print_table(header, rows, title)
-    if n_hidden > 0:
+    header = ["method", "mean ± sd", *(shorten(domain, name_width) for domain in domains)]
+    n_hidden = len(header) - print_table(header, rows, title)
+    if n_hidden:
         text = f"{n_hidden} of {len(domains)} domains do not fit; --format csv and --report show all."
         console.print(text, style="dim")
     if any(method["transductive"] for method in methods):

@@ -44,7 +44,7 @@ def diagnose(
     from ..shift import diagnose as diagnose_table
     from ..shift import summary_text
 
-    table = o.read_table(data, request)
+    table = o.read_table(data, request, seed)
     diagnosis = diagnose_table(
         table,
         scale=scale,

@@ -39,7 +39,7 @@ def explore(
     if data is None:
         sources = open_examples(seed)
     else:
-        table = o.read_table(data, request)
+        table = o.read_table(data, request, seed)
         session = Session(table, scale, seed=seed)
         sources = {table.name: lambda: session}
     server = Server(sources, port)

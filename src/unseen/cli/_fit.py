@@ -48,7 +48,7 @@ def fit(
         get_metric(metric)  # raises an error for an unknown name before the table is read
         trusted_types = o.parse_names(trusted) or []
         check_storable([method.classifier for method in all_methods if method.own], trusted=trusted_types)
-        source = survey_table(data, request)
+        source = survey_table(data, request(seed=seed))
         with o.open_cluster(scheduler) as client:
             model = fit_model(
                 source,

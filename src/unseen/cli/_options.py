@@ -18,9 +18,9 @@ import io
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -221,7 +221,7 @@ DomainFrom = Annotated[
 ]
 
 # Methods
-Methods = Annotated[str, make_methods_option(show_default="all")]
+Methods = Annotated[str, make_methods_option(show_default="all")]  # "" for the default of the library
 FitMethods = Annotated[
     str, make_methods_option(" Several make an ensemble; auto is the ensemble of unseen.UnseenClassifier.")
 ]
@@ -404,7 +404,7 @@ def table_options(
     missing: Missing = None,
     max_per_domain: MaxPerDomain = None,
     min_domain_rows: MinDomainRows = 4,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> TableOptions:
     """Make the request of a table from the options that commands share."""
     from ..tables import TableOptions
@@ -425,45 +425,40 @@ def table_options(
     )
 
 
-Request = Any  # the result of `table_options`
+Request = Any  # a function of `with_options`
 
 
-def with_table_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `table_options`, and pass it the result as `request`.
+def with_options(function: Callable[..., Any], name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options that a function takes as keywords, and pass it the function with their values.
 
-    An option that the command itself declares under the same name is the command's; all declare the seed.
+    An option that the command itself declares under the same name is the command's.
     """
-    own = dict(inspect.signature(command, eval_str=True).parameters)
-    signature = inspect.signature(table_options, eval_str=True, locals={"TableOptions": Any})
-    shared = {name: parameter for name, parameter in signature.parameters.items() if name not in own}
-    del own["request"]
-    arguments = [parameter for parameter in own.values() if parameter.kind != parameter.KEYWORD_ONLY]
-    options = [parameter for parameter in own.values() if parameter.kind == parameter.KEYWORD_ONLY]
+    signature = inspect.signature(function, eval_str=True, locals={"TableOptions": Any})
 
-    @wraps(command)
-    def run(**values: Any) -> None:
-        request = table_options(seed=values["seed"], **{name: values.pop(name) for name in shared})
-        command(request=request, **values)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = dict(inspect.signature(command, eval_str=True).parameters)
+        del own[name]
+        arguments = [parameter for parameter in own.values() if parameter.kind != parameter.KEYWORD_ONLY]
+        options = [parameter for parameter in own.values() if parameter.kind == parameter.KEYWORD_ONLY]
+        shared = [
+            parameter
+            for parameter in signature.parameters.values()
+            if parameter.kind == parameter.KEYWORD_ONLY and parameter.name not in own
+        ]
 
-    run.__signature__ = inspect.Signature([*arguments, *shared.values(), *options])  # type: ignore[attr-defined]
-    return run
+        @wraps(command)
+        def run(**values: Any) -> None:
+            chosen = {parameter.name: values.pop(parameter.name) for parameter in shared}
+            values[name] = partial(function, **chosen)
+            command(**values)
 
+        run.__signature__ = inspect.Signature([*arguments, *shared, *options])  # type: ignore[attr-defined]
+        return run
 
-def _all_methods() -> str:
-    from ..model_selection import method_names
-
-    return ",".join(method_names(in_comparison=True))
-
-
-def _compared_methods() -> str:
-    from ..evaluation import comparison_methods
-
-    return ",".join(f'"{name}"' for name in comparison_methods())
+    return decorate
 
 
-# Called when a command runs, so that --help does not import the registry.
-ALL_METHODS: Any = _all_methods
-COMPARED_METHODS: Any = _compared_methods
+with_table_options = with_options(table_options, "request")
 
 
 class _HiddenFlagTypes:
@@ -513,12 +508,11 @@ def parse_names(names: str | None) -> list[str] | None:
 def parse_pairs(items: Sequence[str] | None, option: str, example: str) -> list[tuple[str, str]]:
     """Parse entries of the form NAME=VALUE: one in each item, or several with commas between them."""
     pairs = []
-    for item in items or []:
-        for entry in parse_names(item) or [""]:
-            name, _, value = (part.strip() for part in entry.rpartition("="))
-            if not name or not value:
-                raise ValueError(f"{option} {item!r} is not of the form NAME=VALUE, such as {example}.")
-            pairs.append((name, value))
+    for entry in [entry for item in items or [] for entry in parse_names(item) or [""]]:
+        name, _, value = (part.strip() for part in entry.rpartition("="))
+        if not name or not value:
+            raise ValueError(f"{option} {entry!r} is not of the form NAME=VALUE, such as {example}.")
+        pairs.append((name, value))
     return pairs
 
 
@@ -530,22 +524,11 @@ def parse_missing(items: Sequence[str] | None) -> dict[str, list[str]] | None:
     return missing or None
 
 
-def parse_shares(text: str) -> dict[str, float]:
-    """Parse comma-separated classes and their shares, such as ``ill=0.03``."""
-    shares = {}
-    for name, value in parse_pairs([text], "--prior", "ill=0.03,well=0.97"):
-        try:
-            shares[name] = float(value)
-        except ValueError:
-            raise ValueError(f"--prior: the share of {name} must be a number; got {value!r}.") from None
-    return shares
-
-
-def read_table(data: Path, request: TableOptions) -> Table:
+def read_table(data: Path, request: Request, seed: int) -> Table:
     """Read the table of a command, and print the assumptions that were made."""
     from ..tables import read_survey, survey_table
 
-    table = read_survey(survey_table(data, request), request.seed)
+    table = read_survey(survey_table(data, request(seed=seed)), seed)
     print_notices(table.notices)
     return table
 
@@ -560,33 +543,16 @@ def open_cluster(scheduler: str | None) -> Iterator[Any]:
         yield None
         return
     distributed = optional_import("distributed", "Working on a cluster")
+    # It would print the traceback of an error which the command reports itself.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL + 1)
     try:
-        with _silence_logger("distributed.client"), distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
+        with distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
             if not client.nthreads():
                 text = f"The cluster at {scheduler} has no workers yet. The computation starts when they connect."
                 print_notices([text])
             yield client
     except ClusterLostError as error:
         raise ConnectionError(str(error)) from error
-
-
-@contextmanager
-def _silence_logger(name: str) -> Iterator[None]:
-    """Silence a logger that would print a traceback of an error which the command reports itself."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-def require_option(required: str, options: Mapping[str, Any]) -> None:
-    """Raise ValueError if options are given that have no effect without the required one."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
-        raise ValueError(f"{' and '.join(given)} cannot be used without {required}.")
 
 
 @contextmanager
@@ -604,14 +570,7 @@ def check_model_output(path: Path, overwrite: bool, inputs: Iterable[Path] = ())
         raise ValueError("A model cannot be written to standard output. Pass the name of a file that ends in .unseen.")
     check_output_path(path, ".unseen", inputs=inputs)
     if path.exists() and not overwrite:
-        from ..models import ModelFileError, read_card
-
-        try:
-            read_card(path)
-            content = "is a complete model file"
-        except ModelFileError:
-            content = "exists, and is not a model file"
-        raise ValueError(f"{path} {content}. Pass --overwrite to replace it, or choose another name.")
+        raise ValueError(f"{path} exists. Pass --overwrite to replace it, or choose another name.")
 
 
 def current_command() -> str:

@@ -99,7 +99,7 @@ def predict(
     with add_note("Nothing was written."):
         fitted_model = load_model(model, trusted=trusted_types)
         if prior is not None:
-            fitted_model = fitted_model.with_prior(o.parse_shares(prior))
+            fitted_model = fitted_model.with_prior(parse_shares(prior))
         if coverage is not None:  # an unattainable coverage is an error before the table is read
             fitted_model.table_model.ensemble.resolve_coverage(coverage)
         kept_columns = "all" if keep == "all" else o.parse_names(keep)
@@ -121,6 +121,15 @@ def predict(
     elif not quiet:
         with redirect_stdout(sys.stderr):
             show_predictions(prediction.summary)
+
+
+def parse_shares(text: str) -> dict[str, float]:
+    """Parse comma-separated classes and their shares, such as ``ill=0.03``."""
+    pairs = o.parse_pairs([text], "--prior", "ill=0.03,well=0.97")
+    try:
+        return {name: float(value) for name, value in pairs}
+    except ValueError as error:
+        raise ValueError(f"--prior {text!r} does not have numbers as shares: {error}.") from None
 
 
 @contextmanager

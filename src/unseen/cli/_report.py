@@ -164,13 +164,12 @@ def translate_errors() -> Iterator[None]:
 
 def _describe_missing_file(error: FileNotFoundError) -> str:
     """Return a sentence for the error of the operating system, with a file of a similar name; other errors have one."""
-    if not isinstance(error.filename, str | os.PathLike):
+    if error.filename is None:
         return str(error)
     path = Path(error.filename)
-    siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    similar = get_close_matches(path.name, siblings, n=1)
-    hint = f" Did you mean {similar[0]!r}?" if similar else " Check its name and folder."
-    return f"The file {path} does not exist.{hint}"
+    similar = get_close_matches(path.name, os.listdir(path.parent) if path.parent.is_dir() else [], n=1)
+    hint = f"Did you mean {similar[0]!r}?" if similar else "Check its name and folder."
+    return f"The file {path} does not exist. {hint}"
 
 
 @contextmanager

@@ -25,15 +25,6 @@ reproduce = typer.Typer(
 
 Figure = Annotated[Path, o.make_output_option(help="Write a figure to this file, as .svg and .png.")]
 FIGURE_SUFFIXES = (".png", ".svg")
-DataHome = Annotated[
-    Path | None,
-    o.make_option(
-        o.DATA,
-        metavar="FOLDER",
-        show_default="$UNSEEN_DATA, or a cache folder",
-        help="Folder of the data files, for reading and downloading.",
-    ),
-]
 
 
 @reproduce.command("synthetic", cls=Command)
@@ -99,106 +90,29 @@ def synthetic(
     _print_accuracies(make_accuracy_table(rows), title, output, format)
 
 
-@reproduce.command("office-caltech", cls=Command)
-def office_caltech(
-    feature_set: Annotated[
-        Literal["decaf6", "surf"],
-        o.make_option(o.DATA, help="Features of the images; the paper uses decaf6."),
-    ] = "decaf6",
-    data_home: DataHome = None,
-    download: Annotated[bool, o.make_option(o.DATA, "--download/--no-download", help="Download missing files.")] = True,
-    methods: o.Methods = o.ALL_METHODS,
-    quick: o.Quick = False,
-    selection: o.Selection = "domain",
-    repeats: o.Repeats = 5,
-    output: o.Output = o.STANDARD_OUTPUT,
-    format: o.TableFormat = None,
-    quiet: o.Quiet = False,
-    store: o.Store = None,
-    jobs: o.AutomaticJobs = None,
-) -> None:
-    """Reproduce table 3: Office+Caltech, ten tasks.
-
-    Example: unseen reproduce office-caltech --feature-set surf --quick
-    """
-    from ..datasets import fetch_office_caltech
-
-    load = partial(fetch_office_caltech, feature_set, data_home=data_home, download=download)
-    _run_study(
-        load,
-        "office-caltech",
-        f"office-caltech-{feature_set}",
-        has_paper_features=feature_set == "decaf6",
-        selection=selection,
-        repeats=repeats,
-        methods=methods,
-        quick=quick,
-        output=output,
-        format=format,
-        quiet=quiet,
-        store=store,
-        jobs=jobs,
-    )
-
-
-@reproduce.command("vlcs", cls=Command)
-def vlcs(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder with one file per domain; see unseen.datasets.load_vlcs.")
-    ],
-    methods: o.Methods = o.ALL_METHODS,
-    quick: o.Quick = False,
-    selection: o.Selection = "domain",
-    repeats: o.Repeats = 5,
-    output: o.Output = o.STANDARD_OUTPUT,
-    format: o.TableFormat = None,
-    quiet: o.Quiet = False,
-    store: o.Store = None,
-    jobs: o.AutomaticJobs = None,
-) -> None:
-    """Reproduce table 2: VLCS, ten tasks.
-
-    Example: unseen reproduce vlcs ~/data/VLCS
-    """
-    from ..datasets import load_vlcs
-
-    _run_study(
-        partial(load_vlcs, folder),
-        "vlcs",
-        "vlcs",
-        selection=selection,
-        repeats=repeats,
-        methods=methods,
-        quick=quick,
-        output=output,
-        format=format,
-        quiet=quiet,
-        store=store,
-        jobs=jobs,
-    )
-
-
-def _run_study(
+def run_study(
     load: Callable[[], Any],
     paper: str,
     name: str,
     *,
-    selection: Any,
-    repeats: int,
-    methods: str,
-    quick: bool,
-    output: Path,
-    format: str | None,
-    quiet: bool,
-    store: Path | None,
-    jobs: int | None,
-    has_paper_features: bool = True,
+    methods: o.Methods = "",
+    quick: o.Quick = False,
+    selection: o.Selection = "domain",
+    repeats: o.Repeats = 5,
+    output: o.Output = o.STANDARD_OUTPUT,
+    format: o.TableFormat = None,
+    quiet: o.Quiet = False,
+    store: o.Store = None,
+    jobs: o.AutomaticJobs = None,
 ) -> None:
     """Run the study on a data set and print or write its table, with the published scores of a table of the paper."""
     from ..evaluation import Protocol, load_published, make_accuracy_table, make_tasks, run
+    from ..model_selection import method_names
     from ..tables import table_from_arrays
 
-    names = o.parse_names(methods) or []
+    names = o.parse_names(methods) if methods else method_names(in_comparison=True)
+    if not names:
+        raise ValueError("--methods must name at least one method. --methods help lists all.")
     with o.open_store(name, store) as store:
         data = load()
         protocol = Protocol.paper(selection=selection, repeats=1 if quick else repeats, quick=quick)
@@ -216,13 +130,61 @@ def _run_study(
             n_jobs=o.choose_jobs(jobs, len(data.target), len(names)),
             verbose=int(not quiet),
         ).rows
-    printed = "the paper's figure" if has_paper_features else "published score, with DeCAF6 features"
+    printed = "published score, with DeCAF6 features" if "surf" in name else "the paper's figure"
     title = f"{name}: accuracy on the held-out domains, %, settings selected by {protocol.selection!r}"
     _print_accuracies(make_accuracy_table(rows, load_published(paper, all_tasks), printed), title, output, format)
     n_failed = sum(row.status == "failed" for row in rows)
     if n_failed:
         error_console.print(f"{n_failed} of {len(rows)} runs failed. Run the same command again to retry them.")
         raise typer.Exit(1)
+
+
+@reproduce.command("office-caltech", cls=Command)
+@o.with_options(run_study, "run")
+def office_caltech(
+    *,
+    run: o.Request,
+    feature_set: Annotated[
+        Literal["decaf6", "surf"],
+        o.make_option(o.DATA, help="Features of the images; the paper uses decaf6."),
+    ] = "decaf6",
+    data_home: Annotated[
+        Path | None,
+        o.make_option(
+            o.DATA,
+            metavar="FOLDER",
+            show_default="$UNSEEN_DATA, or a cache folder",
+            help="Folder of the data files, for reading and downloading.",
+        ),
+    ] = None,
+    download: Annotated[bool, o.make_option(o.DATA, "--download/--no-download", help="Download missing files.")] = True,
+) -> None:
+    """Reproduce table 3: Office+Caltech, ten tasks.
+
+    Example: unseen reproduce office-caltech --feature-set surf --quick
+    """
+    from ..datasets import fetch_office_caltech
+
+    load = partial(fetch_office_caltech, feature_set, data_home=data_home, download=download)
+    run(load, "office-caltech", f"office-caltech-{feature_set}")
+
+
+@reproduce.command("vlcs", cls=Command)
+@o.with_options(run_study, "run")
+def vlcs(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder with one file per domain; see unseen.datasets.load_vlcs.")
+    ],
+    *,
+    run: o.Request,
+) -> None:
+    """Reproduce table 2: VLCS, ten tasks.
+
+    Example: unseen reproduce vlcs ~/data/VLCS
+    """
+    from ..datasets import load_vlcs
+
+    run(partial(load_vlcs, folder), "vlcs", "vlcs")
 
 
 def _print_accuracies(table: dict[str, Any], title: str, output: Path, format: str | None) -> None:

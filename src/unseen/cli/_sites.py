@@ -33,7 +33,7 @@ def sites(
     from ..evaluation import site_learning_curve
 
     names = o.parse_names(methods) or []
-    table = o.read_table(data, request)
+    table = o.read_table(data, request, seed)
     with o.open_store(table.name, store) as store:
         curve = site_learning_curve(
             table,

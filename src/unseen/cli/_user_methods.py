@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ._options import parse_names
 
@@ -16,63 +16,50 @@ if TYPE_CHECKING:
     from ..model_selection import Method
 
 
-def select_methods(names: str, locations: Sequence[str] | None) -> list[Method]:
+def select_methods(names: str, locations: Sequence[str] | None, default: Sequence[str] = ()) -> list[Method]:
     """Return the methods of --methods and the classifiers of --with, which replace methods of the same name."""
-    from ..model_selection import get_method
+    from ..model_selection import get_method, parse_methods
 
-    own = {method.name: method for method in load_user_methods(locations or [])}
-    methods = [own.get(name) or get_method(name) for name in parse_names(names) or []]
+    own = {
+        method.name: method for method in parse_methods([load_user_method(location) for location in locations or []])
+    }
+    methods = [own.get(name) or get_method(name) for name in (parse_names(names) if names else default) or []]
     if not methods and not own:
         raise ValueError("--methods must name at least one method. --methods help lists all.")
     return list(dict.fromkeys([*methods, *own.values()]))
 
 
-def load_user_methods(locations: Sequence[str]) -> list[Method]:
-    """Load methods from locations such as ``file.py:NAME`` and ``package.module:NAME``, and describe them by these.
+def load_user_method(location: str) -> Method:
+    """Load a method from a location, ``file.py:NAME`` or ``package.module:NAME``, and describe it by that.
 
-    A name refers to a classifier, a class that makes one without arguments, a `Method`, or a tuple of a name, a
+    The name refers to a classifier, a class that makes one without arguments, a `Method`, or a tuple of a name, a
     classifier and optionally a grid of hyperparameters.
     """
-    from ..model_selection import hash_files, parse_methods
-
-    methods = []
-    for location in locations:
-        value, file = _load_object(location)
-        (method,) = parse_methods([value])
-        # Stored results depend on the code of the file, which may change between two runs.
-        source = hash_files([file]) if file is not None else method.source
-        methods.append(replace(method, description=f"{method.description} ({location})".strip(), source=source))
-    return parse_methods(methods)  # which rejects duplicate names
-
-
-def _load_object(location: str) -> tuple[Any, Path | None]:
-    """Load the object at a location, in a form that `parse_methods` accepts, and the file of its code, if any."""
-    from ..model_selection import Method
+    from ..model_selection import Method, hash_files, parse_methods
     from ..utils.validation import format_list
 
     source, _, name = location.rpartition(":")
     if not source or not name.isidentifier():
         raise ValueError(f"--with must be file.py:NAME or package.module:NAME; got {location!r}.")
-    if source.endswith(".py") and not Path(source).is_file():
+    is_file = source.endswith(".py")
+    if is_file and not Path(source).is_file():
         raise FileNotFoundError(f"--with: the file {source} does not exist.")
+    append_to_path(Path(source).resolve().parent if is_file else Path.cwd())
     try:
-        if source.endswith(".py"):
-            append_to_path(Path(source).resolve().parent)
-            # Classes of a module that is not in sys.modules are sent to other processes by value, not by name.
-            namespace = runpy.run_path(source, run_name=f"with {Path(source).stem}")
-        else:
-            append_to_path(Path.cwd())
-            namespace = vars(import_module(source))
+        # Classes of a module that is not in sys.modules are sent to other processes by value, not by name.
+        run_name = f"with {Path(source).stem}"
+        namespace = runpy.run_path(source, run_name=run_name) if is_file else vars(import_module(source))
     except Exception as error:  # the user's code can raise anything
         raise ValueError(f"--with {location}: {source} cannot be run: {type(error).__name__}: {error}") from error
     if name not in namespace:
         public_names = format_list([other for other in namespace if not other.startswith("_")], quote=False)
         raise ValueError(f"--with {location}: {source} does not define {name}. It defines {public_names}.")
-    value = namespace[name]
-    if isinstance(value, type):
-        value = value()
+    value = namespace[name]() if isinstance(namespace[name], type) else namespace[name]
+    (method,) = parse_methods([value if isinstance(value, (Method, tuple)) else (name, value)])
+    # Stored results depend on the code of the file, which may change between two runs.
     file = namespace.get("__file__")
-    return value if isinstance(value, (Method, tuple)) else (name, value), None if file is None else Path(file)
+    code = method.source if file is None else hash_files([Path(file)])
+    return replace(method, description=f"{method.description} ({location})".strip(), source=code)
 
 
 def append_to_path(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from ..utils.io import check_output_path
 from . import _options as o
 from ._report import add_note, make_console, message_console, print_notices, print_result, print_table
-from ._user_methods import load_user_methods, select_methods
+from ._user_methods import select_methods
 
 
 @o.with_table_options
@@ -111,15 +111,16 @@ def validate(
     from ..evaluation import validate as validate_table
 
     check_output_path(None if tables is None else tables / "sites.csv")
-    others = load_user_methods(with_models or [])
-    if compare_with != "none":
-        others = select_methods(compare_with or ",".join(DEFAULT_COMPARISONS), with_models)
-    table = None if model is not None else o.read_table(data, request)
+    if compare_with == "none" and not with_models:
+        others = []
+    else:
+        others = select_methods(compare_with.replace("none", ","), with_models, DEFAULT_COMPARISONS)
+    table = None if model is not None else o.read_table(data, request, seed)
     n_models = 0 if table is None else (1 + len(others)) * len(set(table.domain.tolist()))
     with add_note("Pass --store to keep results." if store is None else "Run the same command again to continue."):
         result = validate_table(
             data if table is None else table,
-            domain=request.domain if table is None else None,
+            domain=request().domain if table is None else None,
             model=model,
             positive=positive,
             threshold=threshold,
