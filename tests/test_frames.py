@@ -22,7 +22,7 @@ ILL = RNG.random(N) < 0.5
 PATIENTS = pd.DataFrame(
     {
         "hospital": pd.Categorical(np.repeat(["bonn", "leeds", "york"], N // 3)),
-        "patient_id": np.tile(np.repeat(np.arange(8), 4), 3),
+        "patient_id": np.repeat(np.arange(24), 4),
         "age": RNG.normal(50, 10, N) + 15 * ILL,
         "weight": RNG.normal(70, 9, N).astype(np.float32),
         "sex": pd.array(RNG.choice(["f", "m"], N), dtype="string"),

@@ -208,93 +208,96 @@ def select_columns(
     """
     group_columns = [name for name in roles.named_like_ids if may_name_groups(name) and _has_groups(survey, name)]
     features = []
-    problems = []
-    reading_notices = []
     infinite = []
+    problems = []
+    value_notices = []
     for facts in survey.columns.iter_rows(named=True):
-        name = facts["column"]
-        column, reason, notices = _describe_column(facts, survey, group_columns, options)
-        reading_notices += notices
+        column, formats = _make_column(facts, survey, options)
+        name = column.name
+        reason = _find_reason(facts, column, survey, group_columns, options)
+        n_wrong = facts["n_not_numbers"]
         if facts["n_infinite"] and not facts["is_declared"]:
             infinite.append(f"{name} ({format_count(facts['n_infinite'], 'value')})")
-        if reason is None:
-            features.append(column)
-            if column.kind == "categorical" and survey.levels[name] is None:
-                problems.append(
-                    f"the column {name!r} has more than {MAX_LEVELS:,} distinct values that are not numbers, too many "
-                    "for a feature."
-                )
-        elif facts["n_rows"]:
-            roles.left_out[name] = reason
+        if 0 < n_wrong < MAX_WRONG_SHARE * (facts["n_rows"] - facts["n_missing"]) and not facts["is_declared"]:
+            value_notices.append(
+                f"{name!r} is not read as numbers because of {format_count(n_wrong, 'value')}, such as "
+                f"{facts['example']!r} in {survey.format_rows([facts['example_row']])}."
+            )
+        if reason is not None:
+            roles.left_out |= {name: reason} if facts["n_rows"] else {}
+            continue
+        features.append(column)
+        if column.kind == "categorical" and survey.levels[name] is None:
+            problems.append(
+                f"the column {name!r} has more than {MAX_LEVELS:,} distinct values that are not numbers, too many for "
+                "a feature."
+            )
+        if column.kind == "date" and len(formats) > 1:
+            value_notices.append(
+                f"Dates in {name!r} are read as {formats[0]}, but all of them are valid as {formats[1]} too. Write "
+                "dates as yyyy-mm-dd to avoid ambiguity."
+            )
     notices = make_left_out_notices(roles.left_out)
     if options.group is None:
         notices += [
             f"{name!r} repeats within domains. Set the parameter group to {name} to keep its rows together."
             for name in group_columns
         ]
+    if infinite:
+        notices.append(f"Numbers that are infinite or beyond 1e150 count as missing: {format_list(infinite)}.")
     if not features and survey.rows.height:
         texts = [name for name, reason in roles.left_out.items() if reason == "free text"]
         advice = (
             f" Free text is not used: {format_list(texts)}. Convert it to columns of numbers first, for example with "
             "HashingVectorizer of scikit-learn."
-            if texts
-            else ""
         )
-        problems.append(f"no columns are left to be features.{advice}")
-    if infinite:
-        notices.append(f"Numbers that are infinite or beyond 1e150 count as missing: {format_list(infinite)}.")
-    return tuple(features), notices + reading_notices, problems
+        problems.append(f"no columns are left to be features.{advice if texts else ''}")
+    return tuple(features), notices + value_notices, problems
 
 
-def _describe_column(
-    facts: dict[str, Any], survey: Survey, group_columns: Sequence[str], options: TableOptions
-) -> tuple[Column, str | None, list[str]]:
-    """Return a column, the reason to leave it out, None if it becomes a feature, and notices about its values."""
+def _make_column(facts: dict[str, Any], survey: Survey, options: TableOptions) -> tuple[Column, list[str]]:
+    """Make a column of its statistics; and return the formats in which all of its text is a date."""
     name = facts["column"]
-    n_present = facts["n_rows"] - facts["n_missing"]
-    n_wrong = facts["n_not_numbers"]
     has_missing = bool(facts["n_missing"] or facts["n_infinite"])
     marks = tuple((options.missing or {}).get(name, ()))
-    if not (n_wrong or facts["is_declared"]):
-        column = Column(name, "numeric", missing=has_missing, missing_values=marks)
-        if facts["low"] >= facts["high"]:
-            return column, "constant" if n_present else "all missing", []
-        is_numbered = facts["counts_from_0"] or facts["counts_from_1"]
-        is_unique = name in survey.named_values and facts["is_integer"] and survey.named_values[name].is_unique().all()
-        reason = "names a group" if name in group_columns else "identifier" if is_numbered or is_unique else None
-        return column, None if options.features is not None else reason, []
-    levels = survey.levels[name]
+    n_present = facts["n_rows"] - facts["n_missing"]
     formats = [date_format for date_format in DATE_FORMATS if facts[date_format]]
-    is_date = bool(formats and n_wrong == n_present and not facts["is_declared"])
-    notices = []
-    if is_date:
-        column = Column(name, "date", date_format=formats[0], missing=has_missing, missing_values=marks)
+    if not (facts["n_not_numbers"] or facts["is_declared"]):
+        return Column(name, "numeric", missing=has_missing, missing_values=marks), []
+    if formats and facts["n_not_numbers"] == n_present and not facts["is_declared"]:
+        return Column(name, "date", (), formats[0], has_missing, marks), formats
+    levels = tuple(sorted(survey.levels[name] or ()))
+    return Column(name, "categorical", levels, missing=has_missing, missing_values=marks), []
+
+
+def _find_reason(
+    facts: dict[str, Any], column: Column, survey: Survey, group_columns: Sequence[str], options: TableOptions
+) -> str | None:
+    """Find the reason to leave a column out; None if it becomes a feature."""
+    name = column.name
+    n_present = facts["n_rows"] - facts["n_missing"]
+    levels = survey.levels.get(name, set())  # None if they are too many
+    if column.kind == "numeric":
+        is_constant = facts["low"] >= facts["high"]
+        is_unique = name in survey.named_values and facts["is_integer"] and survey.named_values[name].is_unique().all()
+        is_identifier = facts["counts_from_0"] or facts["counts_from_1"] or is_unique
     else:
-        column = Column(name, "categorical", tuple(sorted(levels or ())), missing=has_missing, missing_values=marks)
-    if levels is not None and len(levels) == 1 and (is_date or not facts["n_missing"]):
-        return column, "constant", []
-    if not facts["is_declared"] and n_wrong < MAX_WRONG_SHARE * n_present:
-        notices.append(
-            f"{name!r} is not read as numbers because of {format_count(n_wrong, 'value')}, such as "
-            f"{facts['example']!r} in {survey.format_rows([facts['example_row']])}."
-        )
-    reason = None
-    is_identifier = levels is None or len(levels) > MAX_IDENTIFIER_SHARE * n_present
+        # A missing level is a level, a missing date is not a date.
+        is_constant = levels is not None and len(levels) == 1 and (column.kind == "date" or not facts["n_missing"])
+        is_identifier = levels is None or len(levels) > MAX_IDENTIFIER_SHARE * n_present
+    if is_constant:
+        return "constant" if n_present else "all missing"
     if options.features is not None:
-        pass
-    elif is_date:
-        reason = "date" if options.dates == "drop" else None
-    elif name in group_columns:
-        reason = "names a group"
-    elif is_identifier and name not in (options.categories or ()):
-        is_text = len(facts["example"].split()) >= MIN_SENTENCE_WORDS
-        reason = "free text" if is_text else "too many levels" if levels is None else "identifier"
-    if is_date and reason is None and len(formats) > 1:
-        notices.append(
-            f"Dates in {name!r} are read as {formats[0]}, but all of them are valid as {formats[1]} too. Write dates "
-            "as yyyy-mm-dd to avoid ambiguity."
-        )
-    return column, reason, notices
+        return None
+    if column.kind == "date":
+        return "date" if options.dates == "drop" else None
+    if name in group_columns:
+        return "names a group"
+    if not is_identifier or name in (options.categories or ()):
+        return None
+    if len((facts["example"] or "").split()) >= MIN_SENTENCE_WORDS:
+        return "free text"
+    return "too many levels" if levels is None else "identifier"
 
 
 def _has_groups(survey: Survey, name: str) -> bool:

@@ -104,21 +104,17 @@ class SurveyedTable:
         rng = np.random.default_rng(seed)
         rows = self.survey.rows
         is_used = rows["is_used"].to_numpy().copy()
-        # Rows without a label or domain are of no cell; they are in use only until the problem is reported.
-        domains, labels = (
-            rows[role].to_physical().fill_null(0).to_numpy().astype(np.intp) for role in ("domain", "label")
-        )
-        cells = domains * len(self.labels) + labels
-        for domain, label in np.argwhere(n_selected < self.counts):
-            members = np.flatnonzero(is_used & (cells == domain * len(self.labels) + label))
+        domain, label = (rows[role].to_physical().cast(pl.Int64) for role in ("domain", "label"))
+        cells = (domain * len(self.labels) + label).fill_null(-1).to_numpy()
+        for cell in np.flatnonzero(n_selected < self.counts):
+            members = np.flatnonzero(is_used & (cells == cell))
             is_used[members] = False
-            is_used[rng.choice(members, n_selected[domain, label], replace=False)] = True
+            is_used[rng.choice(members, n_selected.flat[cell], replace=False)] = True
         return replace(self, survey=self.survey.select(pl.Series(is_used)), is_subsample=True)
 
     def pieces(self, part: Part) -> Iterator[Samples]:
         """Read the selected rows of a part, in order, in batches."""
         names = self.schema.feature_names
-        classes = np.unique(self.labels)
         n_rows = part.rows.height
         n_read = 0
         for frame in iter_file_batches(part.path, names, choose_batch_size(len(names)), part.first, n_rows):
@@ -128,30 +124,19 @@ class SurveyedTable:
                 break
             with translate_read_errors(part.path):
                 X = self.schema.encode(frame.filter(rows["is_used"]))
-            rows = rows.filter("is_used")
-            if rows.height:
-                y = self.labels[rows["label"].to_physical().to_numpy()]
-                group = None if self.schema.group is None else _as_array(rows["group"])
-                yield Samples(X, y, _as_array(rows["domain"]), classes, group=group)
+            if len(X):
+                yield self.make_samples(X, rows.filter("is_used"))
         if n_read != n_rows:
             raise TableError(
                 [f"it has changed: it had {n_rows:,} rows, and now has {n_read:,}. Read it again."],
                 source=part.path.name,
             )
 
-    def read(self) -> Samples:
-        """Read all selected rows."""
-        X = np.empty((self.rows, len(self.schema.columns)))  # filled batch by batch, so that it is in memory once
-        pieces: list[Samples] = []
-        n_filled = 0
-        for part in self.parts:
-            for piece in self.pieces(part):
-                X[n_filled : n_filled + len(piece)] = piece.X
-                n_filled += len(piece)
-                pieces.append(replace(piece, X=None))
-        group = None if self.schema.group is None else np.concatenate([piece.group for piece in pieces])
-        y = np.concatenate([piece.y for piece in pieces])
-        return Samples(X, y, np.concatenate([piece.domain for piece in pieces]), group=group)
+    def make_samples(self, X: NDArray[np.float64], rows: pl.DataFrame) -> Samples:
+        """Make samples of encoded features and the rows of a survey."""
+        y = self.labels[rows["label"].to_physical().to_numpy()]
+        group = None if self.schema.group is None else _as_array(rows["group"])
+        return Samples(X, y, _as_array(rows["domain"]), np.unique(self.labels), group=group)
 
 
 def _as_array(names: pl.Series) -> NDArray[np.str_]:
@@ -400,8 +385,15 @@ def read_survey(table: SurveyedTable, seed: int = 0) -> Table:
             "is available. Set the parameter max_per_domain to choose how many rows to use."
         )
         table = replace(table, notices=[*table.notices, text]).subsample_domains(max(limit, 2), seed)
-    samples = table.read()
-    check_feature_magnitudes(samples.X, table.schema)
+    X = np.empty((table.rows, len(table.schema.columns)))  # filled batch by batch, so that it is in memory once
+    n_filled = 0
+    for part in table.parts:
+        for piece in table.pieces(part):
+            X[n_filled : n_filled + len(piece)] = piece.X
+            n_filled += len(piece)
+    check_feature_magnitudes(X, table.schema)
+    rows = table.survey.rows.with_row_index("row").filter("is_used")
+    samples = table.make_samples(X, rows)
     return Table(
         samples.X,
         samples.y,
@@ -409,7 +401,7 @@ def read_survey(table: SurveyedTable, seed: int = 0) -> Table:
         table.schema,
         table.notices,
         table.name,
-        rows=table.survey.rows["is_used"].arg_true().to_numpy().astype(np.intp),
+        rows=rows["row"].to_numpy().astype(np.intp),
         group=samples.group,
         left_out=table.left_out,
     )

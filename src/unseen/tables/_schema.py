@@ -253,11 +253,11 @@ USES = {"numeric": "number", "categorical": "category", "date": "date, as days s
 
 def describe_columns(schema: Schema, left_out: Mapping[str, str]) -> list[dict[str, Any]]:
     """Describe the use of every column for JSON: as label, domain, group or feature, or why it is left out."""
-    present = [role for role in ROLES if getattr(schema, role) is not None]
-    rows: list[tuple[Any, ...]] = [(getattr(schema, role), role, None, None) for role in present]
-    rows += [(column.name, USES[column.kind], len(column.levels) or None, None) for column in schema.columns]
-    rows += [(name, "left out", None, reason) for name, reason in left_out.items()]
-    return [dict(zip(("column", "use", "levels", "why"), row, strict=True)) for row in rows]
+    names = {role: getattr(schema, role) for role in ROLES}
+    uses: list[tuple[Any, ...]] = [(name, role, None, None) for role, name in names.items() if name is not None]
+    uses += [(column.name, USES[column.kind], len(column.levels) or None, None) for column in schema.columns]
+    uses += [(name, "left out", None, reason) for name, reason in left_out.items()]
+    return [dict(zip(("column", "use", "levels", "why"), use, strict=True)) for use in uses]
 
 
 def encode_levels(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.float64]:
