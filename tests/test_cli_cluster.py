@@ -89,7 +89,7 @@ def test_without_a_client_a_map_is_a_map():
 def test_results_come_in_the_order_of_the_items(client):
     waits = [0.3, 0.0, 0.2, 0.0, 0.1, 0.0]
     assert list(map_on_cluster(partial(squared, 0), range(20), client)) == [x * x for x in range(20)]
-    assert list(map_on_cluster(waiting, waits, client, max_pending=6)) == waits
+    assert list(map_on_cluster(waiting, waits, client)) == waits
     assert list(map_on_cluster(waiting, [], client)) == []
     assert forgotten(client)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import sparse
-from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
 import textbook
-from unseen import PivotedNystroem
 from unseen.kernels import Kernel, SizePlan, squared_distances
 from unseen.kernels._kernel import (
+    KERNELS,
     check_spread,
     median_squared_distance,
 )
@@ -69,14 +68,14 @@ def absolute(x, y):
 
 
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
-@pytest.mark.parametrize("kernel", [*sorted(PAIRWISE_KERNEL_FUNCTIONS), absolute])
+@pytest.mark.parametrize("kernel", [*sorted(set(KERNELS) - {"precomputed"}), absolute])
 @pytest.mark.parametrize("gamma", [None, 0.7])
 def test_the_diagonal_is_that_of_the_matrix(kernel, gamma, container):
     X = np.abs(samples())
     X[4] = 0.0
     X[:, 0] *= 3
     one = Kernel(kernel, gamma=gamma, degree=2, coef0=0.5)
-    if container is sparse.csr_array and (not one.accepts_sparse or callable(kernel)):
+    if container is sparse.csr_array and callable(kernel):
         return
     X = container(X)
     np.testing.assert_allclose(one.evaluate_diagonal(X), np.diag(one.evaluate(X, X)), rtol=1e-12, atol=1e-15)
@@ -108,21 +107,6 @@ def test_values_to_center_are_the_same_after_centering(kernel, container):
     found = kernel.evaluate_for_centering(container(X), container(Y))
     expected = centered_rows_and_columns(plain)
     np.testing.assert_allclose(centered_rows_and_columns(found), expected, atol=1e-9 * np.abs(plain).max())
-
-
-@pytest.mark.parametrize("kernel", ["chi2", "additive_chi2"])
-def test_kernels_of_histograms_take_read_only_memory_and_nothing_negative(kernel):
-    X = np.abs(samples(6))
-    expected = Kernel(kernel, gamma=None).evaluate(X, X.copy())
-    X.flags.writeable = False
-    np.testing.assert_array_equal(Kernel(kernel, gamma=None).evaluate(X, X), expected)
-    np.testing.assert_array_equal(Kernel(kernel, gamma=None).evaluate(X), expected)
-    bad = X.copy()
-    bad[-1, -1] = -1e-9
-    with pytest.raises(ValueError, match="Negative values"):
-        Kernel(kernel).check(PivotedNystroem(), bad)
-    with pytest.raises(ValueError, match="Negative values"):
-        Kernel(kernel).check(PivotedNystroem(), bad, y=np.arange(6))
 
 
 def test_nothing_but_rounding_after_centering_is_refused():

@@ -17,7 +17,7 @@ ESTIMATORS = [
     DICA(supervised=False),
     MDA(),
     UndoBias(),
-    CIDG(kernel="chi2"),
+    CIDG(kernel="laplacian"),
     CIDG(kernel="linear"),
     CIDG(kernel="precomputed"),
     CIDG(feature_map="linear"),

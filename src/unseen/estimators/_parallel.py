@@ -137,7 +137,6 @@ def map_on_cluster(
     function: Callable[[T], R],
     items: Iterable[T],
     client: Any = None,
-    max_pending: int | None = None,
     *,
     ordered: bool = True,
 ) -> Iterator[R]:
@@ -151,9 +150,6 @@ def map_on_cluster(
         Items; read when workers need them.
     client : dask.distributed.Client, default=None
         Client of the cluster; None applies the function in this process.
-    max_pending : int, default=None
-        Maximum number of items on the cluster, including results that were not yet yielded. It bounds the memory. None
-        means two for each thread of the cluster.
     ordered : bool, default=True
         Whether results come in the order of the items; otherwise as soon as they are available.
 
@@ -184,7 +180,7 @@ def map_on_cluster(
 
     def submit_items() -> None:
         n_threads = sum(client.nthreads().values())
-        n_free = (max_pending or PENDING_PER_WORKER * n_threads or 1) - len(futures)
+        n_free = (PENDING_PER_WORKER * n_threads or 1) - len(futures)
         for number, item in islice(remaining, max(n_free, 0)):
             future = submit((name, number), _call, remote_function, dumps(item))
             futures[future.key] = future

@@ -61,7 +61,8 @@ ridge : float, "scale" or a multiple such as "0.1*scale", default="scale"
     Weight of ``tr(B'B)`` in the denominator, on the scale of the {power} of the centered kernel matrix Kc.
     "scale" is {scale}.
 kernel : str or callable, default="rbf"
-    Any kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, "precomputed", or a function of two samples.
+    "cosine", "laplacian", "linear", "poly", "rbf" or "sigmoid", as in scikit-learn, "precomputed", or a function of two
+    samples.
 {kernel_parameters}
 scaling : {"paper", "unit_norm"}, default="paper"
     Length of the columns of B before they are divided by the square roots of their eigenvalues: "paper" makes

@@ -169,26 +169,17 @@ class ProjectionProblem:
         try:
             yield
         except IndefiniteKernelError as error:
-            raise ValueError(self._indefinite_kernel_message(error.smallest)) from error
+            weight = self.scatter_problem.norm_weight
+            raise ValueError(
+                f"kernel={self.estimator.kernel!r} is not positive semi-definite on X: its centered matrix has the "
+                f"eigenvalue {error.smallest:.3g}. The norm penalty of {self.name} (weight {weight:g}) is then "
+                f"negative in some directions, and ridge={self.estimator.ridge!r}, a value of {self.ridge:.3g}, does "
+                'not outweigh it there. Use a positive semi-definite kernel such as "rbf", a ridge above '
+                f"{-weight * error.smallest:.3g}, or a method without that penalty."
+            ) from error
         except SingularProblemError as error:
             raise ValueError(
                 f"The generalized eigenproblem of {self.name} is singular with ridge="
                 f"{self.estimator.ridge!r}: {error} Set ridge to a larger positive number; it is on the scale of the "
                 "squared eigenvalues of the kernel matrix."
             ) from error
-
-    def _indefinite_kernel_message(self, smallest: float) -> str:
-        """Explain why a norm penalty requires a positive semi-definite kernel, and what to do."""
-        estimator = self.estimator
-        weight = ""
-        advice = ""
-        if hasattr(estimator, "norm_weight"):
-            weight = f" (norm_weight={estimator.norm_weight!r})"
-            advice = ", or norm_weight=0"
-        min_ridge = -self.scatter_problem.norm_weight * smallest
-        return (
-            f"kernel={estimator.kernel!r} is not positive semi-definite on X: its centered matrix has the eigenvalue "
-            f"{smallest:.3g}. The norm penalty of {self.name}{weight} is then negative in some directions, and "
-            f"ridge={estimator.ridge!r}, a value of {self.ridge:.3g}, does not outweigh it there. Use a positive "
-            f'semi-definite kernel such as "rbf", or a ridge above {min_ridge:.3g}{advice}.'
-        )

@@ -53,9 +53,6 @@ class Statistics:
         cells = reduce(operator.add, map(collect_block, batches))
         return cls(domains.names, classes.names, cells)
 
-    def __sizeof__(self) -> int:
-        return sum(part.nbytes for part in self.arrays().values())  # Dask moves data between workers by size.
-
     def __add__(self, other: Statistics) -> Statistics:
         """Return the statistics of both sets of samples."""
         n_features = len(self.cells.inside)

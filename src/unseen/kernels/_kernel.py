@@ -11,12 +11,12 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, euclidean_distances, pairwise_kernels
+from sklearn.metrics.pairwise import euclidean_distances, pairwise_kernels
 from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.sparsefuncs import mean_variance_axis
-from sklearn.utils.validation import check_non_negative, validate_data
+from sklearn.utils.validation import validate_data
 
 from ..linalg import Array, check_gram_norm, check_squares, largest_entry, norm, product
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
@@ -140,9 +140,7 @@ def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np
     return x ^ (x >> np.uint64(31))
 
 
-KERNELS = (*sorted(PAIRWISE_KERNEL_FUNCTIONS), "precomputed")
-SPARSE_KERNELS = frozenset({"cosine", "laplacian", "linear", "poly", "polynomial", "rbf", "sigmoid"})
-NON_NEGATIVE_KERNELS = ("additive_chi2", "chi2")
+KERNELS = ("cosine", "laplacian", "linear", "poly", "polynomial", "precomputed", "rbf", "sigmoid")
 DIAGONAL_ROWS = 64  # rows of a block of which the kernel matrix is evaluated for its diagonal
 KERNEL_PARAMETERS = """\
 gamma : float, "median", "scale", a multiple such as "0.1*median", or None, default="median"
@@ -203,21 +201,11 @@ class Kernel:
         return self.kernel == "precomputed"
 
     @property
-    def accepts_sparse(self) -> bool:
-        """Whether samples may be sparse."""
-        return callable(self.kernel) or self.kernel in SPARSE_KERNELS
-
-    @property
-    def needs_non_negative(self) -> bool:
-        """Whether samples must not be negative."""
-        return self.kernel in NON_NEGATIVE_KERNELS
-
-    @property
     def validation_options(self) -> dict[str, Any]:
         """Options of `validate_data` for samples."""
         return {
             "dtype": (np.float64, np.float32),
-            "accept_sparse": "csr" if self.accepts_sparse else False,
+            "accept_sparse": False if self.is_precomputed else "csr",
             # The Laplacian kernel of scikit-learn cannot read sparse matrices with 64-bit indices.
             "accept_large_sparse": self.kernel != "laplacian",
         }
@@ -226,13 +214,9 @@ class Kernel:
         self, estimator: Any, X: Any, *, y: Any = "no_validation", reset: bool = True, ensure_min_samples: int = 1
     ) -> Any:
         """Validate samples of an estimator for this kernel, with labels if these are given."""
-        checked = validate_data(
+        return validate_data(
             estimator, X, y, reset=reset, ensure_min_samples=ensure_min_samples, **self.validation_options
         )
-        if self.needs_non_negative:
-            samples = checked[0] if isinstance(checked, tuple) else checked
-            check_non_negative(samples, f"{type(estimator).__name__} with kernel={self.kernel!r}")
-        return checked
 
     def check_finite(self, values: Array) -> Array:
         """Return the values; raise if some are not finite."""
@@ -257,17 +241,11 @@ class Kernel:
         """Return the kernel matrix between the rows of X and of Y, or of X and X for None, in float64."""
         if self.is_precomputed:
             return np.array(X, dtype=np.float64) if Y is None else np.asarray(X, dtype=np.float64)
-        if self.needs_non_negative:
-            # These kernels of scikit-learn raise for read-only memory, such as the shared memory of joblib.
-            X = np.require(X, requirements="W")
-            Y = None if Y is None else np.require(Y, requirements="W")
         if self.kernel == "rbf" and not any(map(sparse.issparse, (X, Y))):
             K = _dense_squared_distances(X, X if Y is None else Y)
             K *= -self.gamma_value(X.shape[1])
             return np.exp(K, out=K)  # In place, without a second matrix for the distances.
         params = {} if callable(self.kernel) else {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
-        if self.gamma is None:  # The chi-squared kernel does not accept None.
-            params.pop("gamma", None)
         with np.errstate(over="ignore", invalid="ignore"):  # The caller raises for values that are not finite.
             K = pairwise_kernels(X, Y, metric=self.kernel, filter_params=True, **params)
         return np.asarray(K, dtype=np.float64)
@@ -377,9 +355,8 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._sample_kernel.accepts_sparse
-        tags.input_tags.positive_only = self._sample_kernel.needs_non_negative
         tags.input_tags.pairwise = self._sample_kernel.is_precomputed
+        tags.input_tags.sparse = not tags.input_tags.pairwise
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

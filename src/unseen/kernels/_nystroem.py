@@ -38,8 +38,7 @@ class PivotedNystroem(KernelTransformer):
     n_components : int, default=100
         Maximum number of landmarks; fewer if the kernel matrix has a lower rank or `tolerance` is reached.
     kernel : str or callable, default="rbf"
-        Any positive semi-definite kernel of :func:`sklearn.metrics.pairwise.pairwise_kernels`, or a function of two
-        samples.
+        "cosine", "laplacian", "linear", "poly", "rbf", or a positive semi-definite function of two samples.
     {kernel_parameters}
     tolerance : float, default=None
         Stop when `trace_error_` is at most this number between 0 and 1; a ConvergenceWarning is raised if

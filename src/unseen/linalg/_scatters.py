@@ -72,9 +72,8 @@ def dica_output_contrast(counts: Ints, output_ridge: float) -> Array:
     n = class_sizes.sum()
     sums = class_sizes[:, None] * pooled_class_means(counts)
     covariance = np.diag(class_sizes) - np.outer(class_sizes, class_sizes) / n
-    values, vectors = linalg.eigh(covariance + n * output_ridge * np.eye(len(class_sizes)))
-    inverse_root = (vectors / np.sqrt(values)) @ vectors.T
-    return sums.T @ inverse_root / np.sqrt(n)
+    root = linalg.cholesky(covariance + n * output_ridge * np.eye(len(class_sizes)), lower=True)
+    return linalg.solve_triangular(root, sums, lower=True).T / np.sqrt(n)
 
 
 def domain_averaged_class_means(counts: Ints) -> Array:
@@ -100,9 +99,8 @@ def mda_between_contrast(counts: Ints) -> Array:
 def mda_domain_discrepancy_contrast(counts: Ints) -> Array:
     """Average domain discrepancy: G of Hu et al. (2019), eq. (6), a multiple of CIDG's conditional scatter."""
     n_domains, n_classes = counts.shape
-    if n_domains == 1:
-        return np.zeros((np.count_nonzero(counts), 1))
-    return np.sqrt(2 * n_domains / (n_classes * (n_domains - 1))) * conditional_contrast(counts)
+    n_pairs = n_classes * max(n_domains - 1, 1)  # A single domain has a contrast of zero.
+    return np.sqrt(2 * n_domains / n_pairs) * conditional_contrast(counts)
 
 
 def mda_class_offset_contrast(counts: Ints) -> Array:
