@@ -293,8 +293,8 @@ def audit_table(table: Table) -> tuple[Finding, ...]:
         if len(column.distinct) < 2 or (column.n_present > 0).sum() < 2:
             continue
         codes_found = [] if column.levels else list(_find_missing_codes(column))
-        ordinary = [part[~np.isin(part, [finding.value for finding in codes_found])] for part in parts]
-        column = replace(column, parts=ordinary)
+        code_values = np.array([finding.value for finding in codes_found], dtype=np.float64)
+        column = replace(column, parts=[part[~np.isin(part, code_values)] for part in parts])
         units = [] if column.is_coded else list(_find_units(column))
         # Domains in different units tell the domain as well: units explain it.
         identity = [] if codes_found or units else list(_find_identity(column))

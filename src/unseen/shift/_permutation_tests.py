@@ -115,7 +115,7 @@ def run_kernel_tests(
     covariate = run_kernel_test(gram, Membership.from_codes(one_class, domain), across)
     conditional = common = None
     results = {}
-    weighted = []
+    weights = []
     for name in np.unique(classes).tolist():
         part = slice(*np.searchsorted(classes, [name, name + 1]))
         present, codes = np.unique(domain[part], return_inverse=True)
@@ -123,9 +123,12 @@ def run_kernel_tests(
             membership = Membership.from_codes(one_class[part], codes)
             results[name] = run_kernel_test(gram[part, part], membership, np.searchsorted(present, within[part]))
             # In the paper's H an absent cell has no shift, so a class weighs the share of domains that have it.
-            weighted.append([value * (len(present) / (domain.max() + 1)) for value in results[name]])
+            weights.append(len(present) / (domain.max() + 1))
     if results:
-        conditional = PermutationResult(*map(sum, zip(*weighted, strict=True)))
+        draws, chance, total = (
+            np.tensordot(weights, np.array(values), 1) for values in zip(*results.values(), strict=True)
+        )
+        conditional = PermutationResult(draws, float(chance), float(total))
         compact = np.unique(classes, return_inverse=True)[1]
         common = run_kernel_test(gram, Membership.from_codes(compact, domain), within)
     return {"covariate": covariate, "conditional": conditional, "prior_normalized": common}, results

@@ -144,9 +144,9 @@ class Schema:
             if column.kind == "categorical":
                 encoded[:, position] = encode_levels(frame[column.name], column.levels)
             elif column.kind == "date":
-                days = parse_days(frame[column.name], column.date_format)
                 # ISO dates are never ambiguous, and typed dates become ISO text.
-                days = days.fill_null(parse_days(frame[column.name])).to_numpy()
+                iso_days = parse_days(frame[column.name])
+                days = parse_days(frame[column.name], column.date_format).fill_null(iso_days).to_numpy()
                 encoded[:, position] = days
                 is_invalid = np.isnan(days) & as_text(frame[column.name]).is_not_null().to_numpy()
                 if is_invalid.any():
