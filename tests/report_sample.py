@@ -188,7 +188,7 @@ def comparison(*, n_domains=4, n_classes=5, nasty=False, seed=0):
             ],
             "intervals": [
                 {"label": "Invariant against plain", "difference": 0.034, "low": 0.006, "high": 0.063},
-                {"label": "Auto against plain", "difference": -0.012, "low": -0.041, "high": 0.017},
+                {"label": "Invariant projections against KFDA", "difference": -0.012, "low": -0.041, "high": 0.017},
                 {"label": "Auto, transductive against auto" + word, "difference": 0.002, "low": None, "high": None},
             ],
             "level": 0.95,

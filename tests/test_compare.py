@@ -217,5 +217,6 @@ def test_many_domains_do_not_cost_the_diagnosis_more_memory(monkeypatch):
 
     monkeypatch.setattr("unseen.evaluation._comparison.diagnose", watch)
     protocol = Protocol(selection="within", quick=True)
+    found = unseen.compare(X, Y, sample_domain=np.arange(len(Y)) % 15, methods=["majority"], protocol=protocol)
     with pytest.raises(RuntimeError, match="400 rows per domain"):
-        unseen.compare(X, Y, sample_domain=np.arange(len(Y)) % 15, methods=["majority"], protocol=protocol)
+        found.to_dict()

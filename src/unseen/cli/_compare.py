@@ -102,9 +102,9 @@ def compare(
     if report is not None:
         comparison.write_report(report)
         message_console.print(f"Wrote {report}")
-    summary = comparison.to_dict()
-    print_result(summary, show_comparison, output, format, list_scores(summary))
-    if any(method["failed"] and not method["skipped"] for method in summary["methods"]):
+    overview = comparison.overview
+    print_result(comparison.to_dict, lambda _: show_comparison(overview), output, format, list_scores(overview))
+    if any(method["failed"] and not method["skipped"] for method in overview["methods"]):
         error_console.print(
             "Some methods failed; the reasons are listed above. Run the same command again to retry them."
         )

@@ -203,15 +203,16 @@ def print_notices(lines: Iterable[str]) -> None:
 
 
 def print_result(
-    result: dict[str, Any],
-    show: Callable[[dict[str, Any]], None],
+    result: dict[str, Any] | Callable[[], dict[str, Any]],
+    show: Callable[[Any], None],
     output: Path = STANDARD_OUTPUT,
     format: str | None = None,
     table: Sequence[Mapping[str, Any]] | None = None,
 ) -> None:
     """Print a result with `show`, or as JSON, or its table as CSV; or write it to a file.
 
-    Without a format, that of the suffix of the file is used, or text.
+    Without a format, that of the suffix of the file is used, or text. A function that computes the result is called
+    for JSON alone.
     """
     format = format or FORMAT_BY_SUFFIX.get(output.suffix.lower(), "txt")
     if format == "txt" and output == STANDARD_OUTPUT:
@@ -221,7 +222,8 @@ def print_result(
     text = io.StringIO()
     if format == "json":
         # On standard output all characters are escaped that a terminal might interpret, or that its encoding lacks.
-        json.dump(result, text, ensure_ascii=output == STANDARD_OUTPUT, allow_nan=False)
+        content = result() if callable(result) else result
+        json.dump(content, text, ensure_ascii=output == STANDARD_OUTPUT, allow_nan=False)
         text.write("\n")
     elif format == "csv":
         if table is None:

@@ -52,9 +52,9 @@ class Comparison(EvaluationResult):
         Predictions of each method for each held-out domain.
     verdict : Verdict
         The method to use, with its expected performance on a new domain (`recommendation`); and whether invariance
-        helped (`decision`, `headline`, `sentences`, and the `interval` of the paired difference).
-    diagnosis : Diagnosis
-        Differences between the domains.
+        helped (`decision`, `headline`, `sentences`, and the `intervals` of paired differences).
+    protocol : Protocol
+        The rules of the comparison.
 
     See Also
     --------
@@ -74,8 +74,21 @@ class Comparison(EvaluationResult):
     predictions: HeldOutPredictions = field(repr=False)
     protocol: Protocol
     verdict: Verdict
-    diagnosis: Diagnosis = field(repr=False)
     facts: dict[str, Any] = field(repr=False)
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """Differences between the domains."""
+        # The kernel matrix has at most about 6000 rows, so that it does not cost more than the comparison. The
+        # preprocessing is fitted on all domains, since no scores are computed.
+        rows_per_domain = max(20, min(500, 6000 // len(self.predictions.tasks)))
+        protocol = self.protocol
+        return diagnose(
+            self.predictions.table,
+            scale=protocol.scale,
+            max_per_domain=rows_per_domain,
+            random_state=protocol.seed,
+        )
 
     @cached_property
     def validation(self) -> ValidationResult | None:
@@ -99,30 +112,40 @@ class Comparison(EvaluationResult):
         return ValidationResult(settings, replace(self.predictions, rows=first))
 
     @cached_property
-    def _summary(self) -> dict[str, Any]:
+    def overview(self) -> dict[str, Any]:
+        """What a terminal shows: verdict, held-out domains and scores of methods, as in :meth:`to_dict`."""
+        overview: dict[str, Any] = plain_values(
+            {
+                "title": f"unseen compare: {self.predictions.table.name}",
+                "verdict": self.verdict.to_dict(),
+                "domains": [", ".join(task.targets) for task in self.predictions.tasks],
+                "methods": _describe_methods(self.rows),
+            }
+        )
+        return overview
+
+    @cached_property
+    def _details(self) -> dict[str, Any]:
         table = self.predictions.table
         validation = None
         if len(table.samples.classes) <= MAX_VALIDATED_CLASSES and self.validation is not None:
             validation = self.validation.statistics_dict()
-        summary = {
-            "title": f"unseen compare: {table.name}",
-            "data": _describe_data(table),
-            "verdict": self.verdict.to_dict(),
-            "domains": [", ".join(task.targets) for task in self.predictions.tasks],
-            "methods": _describe_methods(self.rows),
-            "validation": validation,
-            "ensemble": _describe_ensembles(self.rows),
-            "diagnosis": self.diagnosis.summary(),
-            "confusion": _count_confusions(self.predictions, self.verdict),
-            "settings": [
-                {"domain": row.domain, "settings": _shown_settings(row), "repeat": row.repeat, "method": row.method}
-                for row in self.rows
-                if row.status == "ok"
-            ],
-            "provenance": _describe_provenance(self.protocol, self.facts),
-        }
-        result: dict[str, Any] = plain_values(summary)
-        return result
+        details: dict[str, Any] = plain_values(
+            {
+                "data": _describe_data(table),
+                "validation": validation,
+                "ensemble": _describe_ensembles(self.rows),
+                "diagnosis": self.diagnosis.summary(),
+                "confusion": _count_confusions(self.predictions, self.verdict),
+                "settings": [
+                    {"domain": row.domain, "settings": _shown_settings(row), "repeat": row.repeat, "method": row.method}
+                    for row in self.rows
+                    if row.status == "ok"
+                ],
+                "provenance": _describe_provenance(self.protocol, self.facts),
+            }
+        )
+        return details
 
     def to_dict(self) -> dict[str, Any]:
         """Return all results of the report, in values that JSON can represent.
@@ -132,7 +155,7 @@ class Comparison(EvaluationResult):
         summary : dict
             The results. Scores are fractions.
         """
-        return self._summary
+        return {**self.overview, **self._details}
 
     def to_frame(self) -> Any:
         """Return the scores, methods by held-out domains, best first.
@@ -146,17 +169,18 @@ class Comparison(EvaluationResult):
         pandas = optional_import("pandas", "to_frame()")
         fixed = ("kind", "transductive", "mean", "seconds")
         records = []
-        for method in self.to_dict()["methods"]:
+        for method in self.overview["methods"]:
             scores = {
                 f"{domain} (domain)" if domain in (*fixed, "method") else domain: cell and cell["mean"]
                 for domain, cell in method["accuracies"].items()
             }
-            first, transductive, mean, seconds = ({name: method[name]} for name in fixed)
-            records.append({"method": method["name"], **first, **transductive, **scores, **mean, **seconds})
+            kind, transductive, mean, seconds = (method[name] for name in fixed)
+            start = {"method": method["name"], "kind": kind, "transductive": transductive}
+            records.append({**start, **scores, "mean": mean, "seconds": seconds})
         return pandas.DataFrame(records).set_index("method").sort_values("mean", ascending=False)
 
     def plot(self, figure: Any = None) -> Any:
-        """Draw the scores and the paired difference on each held-out domain.
+        """Draw the scores of methods on each held-out domain.
 
         Parameters
         ----------
@@ -168,7 +192,7 @@ class Comparison(EvaluationResult):
         figure : matplotlib Figure
             The figure.
         """
-        return draw_comparison(self.to_dict(), figure)
+        return draw_comparison(self.overview, figure)
 
     def to_html(self) -> str:
         """Return the report as one self-contained page.
@@ -181,14 +205,12 @@ class Comparison(EvaluationResult):
         return render_comparison(self.to_dict())
 
     def __str__(self) -> str:
-        methods = _describe_methods(self.rows)
+        methods = self.overview["methods"]
         width = max(len(method["name"]) for method in methods)
         lines = []
         for method in rank_methods(methods):
-            score = "failed"
-            if method["mean"] is not None:
-                score = f"{format_score(self.verdict.metric, method['mean']):>6}{'*' * method['transductive']}"
-            lines.append(f"{method['name']:<{width}}  {score}")
+            score = "failed" if method["mean"] is None else format_score(self.verdict.metric, method["mean"])
+            lines.append(f"{method['name']:<{width}}  {score:>6}{'*' * method['transductive']}")
         advice = [self.verdict.recommendation.sentence] if self.verdict.recommendation else []
         return "\n".join([*lines, "", *advice, self.verdict.headline, *self.verdict.sentences])
 
@@ -348,12 +370,8 @@ def compare(
     imbalance = describe_imbalance(Counter(table.y.tolist()), chosen.label)
     if imbalance is not None:
         verdict = replace(verdict, sentences=[*verdict.sentences, imbalance])
-    # The kernel matrix of the diagnosis has at most about 6000 rows, so that it does not cost more than the comparison.
-    # Its preprocessing is fitted on all domains, since it computes no scores.
-    rows_per_domain = max(20, min(500, 6000 // n_domains))
-    diagnosis = diagnose(table, scale=protocol.scale, max_per_domain=rows_per_domain, random_state=protocol.seed)
     facts = {"command": command, "seconds": time.perf_counter() - start}
-    return Comparison(predictions, protocol, verdict, diagnosis, facts)
+    return Comparison(predictions, protocol, verdict, facts)
 
 
 def make_protocol(name: str, **settings: Any) -> Protocol:

@@ -12,7 +12,7 @@ them: the standard error is multiplied by a quantile of Student's t distribution
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -63,6 +63,7 @@ class Interval:
     high: float
     text: str
     is_informative: bool
+    n_domains: int
 
     @property
     def sign(self) -> int:
@@ -112,7 +113,7 @@ def mean_interval(
         text += f", {CONFIDENCE_LEVEL:.0%} interval {_format_signed(metric, low)} to {_format_signed(metric, high)}"
     else:
         text += f" (too few held-out domains for a {CONFIDENCE_LEVEL:.0%} interval)"
-    return Interval(mean, low, high, text, is_informative)
+    return Interval(mean, low, high, text, is_informative, n_domains)
 
 
 def select_best_validated(rows: Iterable[Row], methods: Container[str]) -> Row | None:
@@ -123,8 +124,8 @@ def select_best_validated(rows: Iterable[Row], methods: Container[str]) -> Row |
     order = {name: -position for position, name in enumerate(METHODS)}
 
     def rank(row: Row) -> tuple[float, int]:
-        is_validated = row.validation is not None and np.isfinite(row.validation)
-        return (row.validation if is_validated else -np.inf), order.get(row.method, -len(order))  # type: ignore[return-value]
+        validation = -np.inf if row.validation is None else row.validation
+        return float(np.nan_to_num(validation, nan=-np.inf)), order.get(row.method, -len(order))
 
     return max((row for row in rows if row.method in methods and row.status == "ok"), key=rank, default=None)
 
@@ -167,9 +168,8 @@ class ComparisonResults:
 
     def _sample_scores(self, row: Row) -> Array:
         """Return the scores of single samples, or else the score of the row."""
-        if not self.has_sample_scores:
-            return np.array([row.accuracy], dtype=float)
-        return np.asarray(row.codes == self.truth[row.domain], dtype=float)
+        scores = row.codes == self.truth[row.domain] if self.has_sample_scores else [row.accuracy]
+        return np.asarray(scores, dtype=float)
 
     def compare(self, first: Sequence[str], second: Sequence[str]) -> tuple[list[float], list[float]]:
         """Return mean differences and their squared errors on each domain where both sides have a score.
@@ -269,8 +269,8 @@ class Verdict:
     """The recommendation, and whether invariant methods did better than plain ones over all held-out domains.
 
     `decision` is the kind of methods that is significantly better, or "none". `intervals` are mean differences: of
-    invariant methods from plain ones, of the automatic method from plain ones, and of "auto, transductive" from "auto",
-    as far as they were compared.
+    invariant methods from plain ones, of invariant projections from KFDA, which lacks the invariance terms, and of
+    "auto, transductive" from "auto", as far as they were compared.
     """
 
     decision: str
@@ -301,33 +301,36 @@ def make_verdict(results: ComparisonResults, selection: str = "domain") -> Verdi
         return Verdict("none", headline, [], {}, results.metric)
     plain = results.methods_of_kind("plain")
     invariant = results.methods_of_kind("invariant")
+    # KFDA is the same projection with the same centering, but without invariance.
+    projections = [name for name in invariant if name in METHODS and METHODS[name].is_projection]
     auto = [name for name in results.methods_of_kind("auto") if name != AUTO_TRANSDUCTIVE]
     sides = {
         "Invariant against plain": (invariant, plain),
-        "Auto against plain": (auto, plain),
+        "Invariant projections against KFDA": (projections, ["KFDA"]),
         "Auto, transductive against auto": ([AUTO_TRANSDUCTIVE], auto),
     }
     differences = {label: results.mean_interval(*pair) for label, pair in sides.items()}
     intervals = {label: interval for label, interval in differences.items() if interval is not None}
+    sentences = [f"{label}: {interval.text}." for label, interval in intervals.items()]
     headline = "There is nothing to compare: that takes an invariant method and a plain classifier."
     decision = "none"
     if invariance := differences["Invariant against plain"]:
         decision = ("none", "invariant", "plain")[invariance.sign]
-        start = {
-            "invariant": "Invariance helped: {}, over plain classifiers.",
-            "plain": "Plain classifiers did better: {}, for invariant methods.",
-            "none": "No detectable difference between invariant methods and plain classifiers: {}.",
+        headline = {
+            "invariant": f"Invariance helped: {invariance.text}, over plain classifiers.",
+            "plain": f"Plain classifiers did better: {invariance.text}, for invariant methods.",
+            "none": f"No detectable difference of invariant and plain methods: {invariance.text}.",
         }[decision]
-        n_compared = len(results.compare(invariant, plain)[0])
         n_domains = len({row.domain for row in results.rows})
-        where = "" if n_compared == n_domains else f" On {n_compared} of {n_domains} held-out domains."
-        headline = start.format(invariance.text) + where
+        if invariance.n_domains < n_domains:
+            headline += f" On {invariance.n_domains} of {n_domains} held-out domains."
+        del sentences[0]
     recommendation = recommend(results)
-    sentences = [
-        *_compare_to_kfda(results, invariant),
-        *_describe_opt_in(intervals.get("Auto, transductive against auto")),
-        *_compare_to_majority(results, recommendation),
-    ]
+    if recommendation is not None and results.has_sample_scores and MAJORITY in results.scored_rows:
+        majority = results.mean_score(MAJORITY)
+        if recommendation.expected - majority < MIN_GAIN_OVER_MAJORITY:
+            score = format_score(results.metric, majority)
+            sentences.append(f"Always predicting the most frequent class has {score}. {BALANCED_ACCURACY_ADVICE}")
     return Verdict(decision, headline, sentences, intervals, results.metric, recommendation)
 
 
@@ -397,31 +400,6 @@ def _is_clearly_better(results: ComparisonResults, name: str, default: str) -> b
     gain, error = mean_and_error(gains, np.zeros(len(gains)).tolist())
     score_gain, score_error = mean_and_error(*results.compare([name], [default]))
     return gain > error + EQUALITY_TOLERANCE and score_gain > -score_error
-
-
-def _compare_to_kfda(results: ComparisonResults, invariant: Sequence[str]) -> Iterator[str]:
-    """Yield the difference from KFDA: the same projection with the same centering, but without invariance."""
-    projections = [name for name in invariant if name in METHODS and METHODS[name].is_projection]
-    interval = results.mean_interval(projections, ["KFDA"])
-    if interval is not None:
-        yield f"Invariance terms alone, for projections over KFDA: {interval.text}."
-
-
-def _describe_opt_in(interval: Interval | None) -> Iterator[str]:
-    """Yield what the transductive steps of the automatic method are worth."""
-    if interval is not None:
-        significance = "" if interval.sign else " (not significant)"
-        yield f"Transductive prediction, for {AUTO_TRANSDUCTIVE!r} over 'auto': {interval.text}{significance}."
-
-
-def _compare_to_majority(results: ComparisonResults, recommendation: Recommendation | None) -> Iterator[str]:
-    """Yield a caution if the recommended method is hardly better than the most frequent class."""
-    if recommendation is None or not results.has_sample_scores or MAJORITY not in results.scored_rows:
-        return
-    majority = results.mean_score(MAJORITY)
-    if recommendation.expected - majority < MIN_GAIN_OVER_MAJORITY:
-        score = format_score(results.metric, majority)
-        yield f"Always predicting the most frequent class has {score}. {BALANCED_ACCURACY_ADVICE}"
 
 
 def describe_imbalance(counts: Mapping[Any, int], metric: str = "accuracy") -> str | None:
