@@ -1,10 +1,7 @@
 """Data sets with domains: loaders, and a generator of synthetic data."""
 
-from ._hospitals import load_hospitals
+from ._embedded import load_digits_table, load_hospitals, load_penguins, load_rotated_digits, make_synthetic
 from ._office_caltech import fetch_office_caltech
-from ._penguins import load_penguins
-from ._rotated_digits import load_digits_table, load_rotated_digits
-from ._synthetic import make_synthetic
 from ._vlcs import load_vlcs
 
 __all__ = [

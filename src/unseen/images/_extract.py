@@ -29,9 +29,7 @@ from ..exceptions import ParameterError
 from ..tables import TableError, format_count, is_path
 from ..utils.io import (
     atomic_write,
-    check_unchanged,
     create_sqlite_tables,
-    get_file_identity,
     is_special_file,
     raise_if_disk_full,
 )
@@ -84,7 +82,6 @@ class Cache(AbstractContextManager["Cache"]):
             except SQLITE_ERRORS:
                 self._connection.close()
                 raise
-        self._identity = None if path is None else get_file_identity(Path(path))
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
@@ -95,13 +92,9 @@ class Cache(AbstractContextManager["Cache"]):
             yield
         except SQLITE_ERRORS as error:
             raise_if_disk_full(Path(self.path or ""), error)
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-                raise ValueError(
-                    f"{self.path} cannot be opened as a cache of features ({error}). Pass another path."
-                ) from error
             raise OSError(
-                f"{self.path} cannot be used as a cache of features ({error}). If it is damaged, delete it; all "
-                "features are then computed again."
+                f"{self.path} cannot be used as a cache of features ({error}). Pass another path or, if it is damaged, "
+                "delete it; all features are then computed again."
             ) from error
 
     def find_features(self, digest: bytes) -> Features | None:
@@ -122,8 +115,6 @@ class Cache(AbstractContextManager["Cache"]):
             rows.append((digest, self.settings_key, numbers, zlib.crc32(numbers)))
         with self._lock, self._translate_errors(), self._connection:
             self._connection.executemany("INSERT OR REPLACE INTO features VALUES (?, ?, ?, ?)", rows)
-        if self.path is not None:
-            check_unchanged(Path(self.path), self._identity)
 
 
 @dataclass(frozen=True)

@@ -70,19 +70,19 @@ class Preprocessing:
             if len(values) not in (1, 3) or not np.isfinite(values).all() or (name == "std" and 0 in values):
                 raise ValueError(f"{name} must be 1 or 3 finite numbers, std without 0; got {values}.")
             object.__setattr__(self, name, values)
+        sides = [1] if self.resize is None else np.atleast_1d(self.resize).astype(int).tolist()
+        if len(sides) > 2 or min(sides) < 1:
+            raise ValueError(f"resize must be the pixels of the short edge, or width and height; got {self.resize!r}.")
         if self.resize is not None:
-            sides = np.atleast_1d(self.resize).astype(int).tolist()
-            if len(sides) > 2 or min(sides) < 1:
-                raise ValueError(
-                    f"resize must be the pixels of the short edge, or width and height; got {self.resize!r}."
-                )
             object.__setattr__(self, "resize", tuple(sides) if len(sides) > 1 else sides[0])
         if self.crop is not None and not 0 < self.crop <= 1:
             raise ValueError(f"crop must be a share of the short edge up to 1; got {self.crop!r}.")
         object.__setattr__(self, "scale", float(self.scale))
-        for name, allowed in (("channels", ("rgb", "bgr")), ("resample", ("bilinear", "bicubic"))):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {getattr(self, name)!r}.")
+        if self.channels not in ("rgb", "bgr") or self.resample not in ("bilinear", "bicubic"):
+            raise ValueError(
+                f"channels must be one of rgb, bgr, and resample one of bilinear, bicubic; got {self.channels!r} and "
+                f"{self.resample!r}."
+            )
 
     @classmethod
     def from_spec(cls, spec: Preprocessing | Mapping[str, Any] | str) -> Preprocessing:
