@@ -203,7 +203,7 @@ class Answers:
         singles = [
             self.scores(ballot.fit_single(j))
             for j in np.flatnonzero(is_member).tolist()
-            if np.isfinite(ballot.inverse_temperatures[j])
+            if np.isfinite(ballot.inverse_temperatures[-1, j])
         ]
         found["best candidate"] = np.max(singles, axis=0).tolist()
         expected = [100 * value for value in (whole.forecast.mean, whole.forecast.lower, whole.forecast.upper)]

@@ -308,7 +308,7 @@ def test_an_ensemble_of_one_member_needs_no_further_temperature():
     ]
     candidates = [Candidate("only", {}, None, None)]
     out_of_domain = OutOfDomainPredictions(candidates, samples, trials, predictions)
-    assert out_of_domain.fold_inverse_temperatures[0, 0] > 2 * out_of_domain.inverse_temperatures[0]
+    assert out_of_domain.inverse_temperatures[0, 0] > 2 * out_of_domain.inverse_temperatures[-1, 0]
     fitted = out_of_domain.fit_ensemble(None)
     assert fitted.logit_calibration.slope == pytest.approx(1, abs=0.1)
     assert fitted.logit_calibration.offsets is None or np.abs(fitted.logit_calibration.offsets).max() < 0.05

@@ -8,11 +8,10 @@ cross-fitted: it was fitted without that part.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -37,11 +36,9 @@ from ._candidate import Candidate
 from ._ensemble import SMOOTHING_STRENGTHS, ConformalSets, EnsembleClassifier, neighbor_graph, smooth_probabilities
 from ._ensemble_weights import (
     AcceptanceTest,
-    CrossFittingFolds,
     average_members,
     fit_ensemble_weights,
     prune_weights,
-    score_trials,
 )
 from ._evaluation import Prediction
 from ._leaderboard import Forecast
@@ -222,36 +219,26 @@ class FittedEnsemble:
         )
 
 
-@dataclass(frozen=True)
-class CrossFit:
-    """Predictions of an ensemble for held-out parts, before smoothing and the last calibration.
+class CrossFit(NamedTuple):
+    """Predictions of an ensemble for held-out parts, before smoothing and the last calibration."""
 
-    Attributes
-    ----------
-    is_candidate : ndarray of bool of shape (n_candidates,)
-        The candidates that take part.
-    weights : ndarray of shape (n_parts, n_candidates)
-        Weights that are applied to each part, fitted on the parts that its fold keeps.
-    batches : list of list of ndarray
-        Probabilities of the natural batch and of skewed ones, for each part.
-    inner : list of dict
-        For each fold, probabilities of the parts that it keeps, each with weights fitted without that part and without
-        the parts that the fold leaves out: the steps after the weights are fitted on these. Empty where nothing is left
-        to fit such weights.
-    deployed : dict
-        The same for the deployed ensemble, which leaves out nothing: probabilities of each part with the temperatures
-        of all parts and weights fitted without that part.
-    """
-
+    # Candidates that take part (n_candidates,).
     is_candidate: Mask
+    # Weights that are applied to each part (n_parts, n_candidates), fitted on the parts that its fold keeps.
     weights: Array
+    # Probabilities of the natural batch and of skewed ones, for each part.
     batches: list[list[Array]]
+    # For each fold, probabilities of the parts that it keeps, each with weights fitted without that part and without
+    # the parts that the fold leaves out: the steps after the weights are fitted on these. The last one is for the
+    # deployed ensemble, which leaves out nothing, and has the temperatures of all parts.
     inner: list[dict[int, Array]]
-    deployed: dict[int, Array]
 
 
 class OutOfDomainPredictions:
     """What candidates trained without each held-out part predict for it; the input of every selection.
+
+    Parameters that are fitted on the parts which a fold keeps have the number of the fold; those of the deployed
+    ensemble are fitted on all parts, and have the number -1.
 
     Parameters
     ----------
@@ -274,15 +261,14 @@ class OutOfDomainPredictions:
         Decision scores by candidate and split.
     results : dict
         Scores of all candidates on natural splits: see `tabulate_scores`.
-    inverse_temperatures : ndarray of shape (n_candidates,)
-        Fitted on all held-out parts; NaN for candidates without predictions for some trial.
-    fold_inverse_temperatures : ndarray of shape (n_folds, n_candidates)
-        Fitted on the parts that each fold keeps.
+    inverse_temperatures : ndarray of shape (n_folds + 1, n_candidates)
+        Fitted on the parts that each fold keeps, and on all parts; NaN for candidates without predictions for some
+        trial.
     codes : list of ndarray
         True classes of each held-out part.
     domains : list of str
         The domain of the first row of each held-out part.
-    row_weights : list of ndarray or None
+    row_weights : list of ndarray
         Weights of the rows of each part.
     prior_ratio : ndarray of shape (n_classes,) or None
         Natural class frequencies over those of training, if classes are balanced.
@@ -309,54 +295,46 @@ class OutOfDomainPredictions:
         parts = [test for _, test in trials.natural]
         self.codes = [samples.codes[test] for test in parts]
         self.domains = [str(samples.domain[test[0]]) for test in parts]
-        self.row_weights: list[Array] | None = None
-        if balance != "none" or samples.weight is not None:
-            self.row_weights = [np.asarray(samples.weights(test, balance)) for test in parts]
+        weights = [samples.weights(test, balance) for test in parts]
+        self.row_weights = [
+            np.ones(len(test)) if weight is None else np.asarray(weight)
+            for test, weight in zip(parts, weights, strict=True)
+        ]
         trained = np.unique(np.concatenate([train for train, _ in trials.natural]))
         self.prior_ratio = samples.prior_ratio(trained, balance)
         # Weights and temperatures are fitted to every row, or to rows at this distance.
         self.stride = -(-sum(map(len, parts)) // MAX_WEIGHT_ROWS)
+        self._kept = np.vstack([trials.folds.kept, np.ones((1, len(parts)), dtype=bool)])
+        self._predicted_by = trials.folds.predicted_by.tolist()
+        self._is_transductive = np.array([candidate.transductive for candidate in candidates])
         nested = frozenset(trials.nested_positions.values())
         failed = {p.candidate for p in predictions if p.codes is None and p.split not in nested}
-        temperatures = np.full((len(trials.folds.kept) + 1, len(candidates)), np.nan)
+        self.inverse_temperatures = np.full((len(self._kept), len(candidates)), np.nan)
         for j in set(range(len(candidates))) - failed:
-            temperatures[:, j] = self._cross_fit_temperatures(j)
-        self.fold_inverse_temperatures = temperatures[:-1]
-        self.inverse_temperatures = temperatures[-1]
+            self.inverse_temperatures[:, j] = self._fit_temperatures(j)
         natural = (prediction for prediction in predictions if prediction.split < len(parts))
         self.results = tabulate_scores(natural, self._score_candidate, len(candidates), len(parts))
         self.scorer.warn_undefined(self.results["defined"])
 
-    @property
-    def folds(self) -> CrossFittingFolds:
-        """The folds of cross-fitting."""
-        return self.trials.folds
-
-    def _scores_in_fold(self, j: int, k: int, fold: int | None) -> Array:
+    def _scores(self, j: int, k: int, fold: int) -> Array:
         """Decision scores of a candidate for a part, by a model not trained on what a fold leaves out if there is one.
 
         There is none without nested splits, or if the candidate could not be trained on so few parts.
         """
-        position = k if fold is None else self.trials.nested_positions.get((fold, k), k)
+        position = self.trials.nested_positions.get((fold, k), k)
         return self.decision_scores.get((j, position), self.decision_scores[j, k])
 
-    def _cross_fit_temperatures(self, j: int) -> Array:
+    def _fit_temperatures(self, j: int) -> Array:
         """Inverse temperatures (F + 1,) of a candidate, fitted on the parts that each fold keeps, and on all parts."""
         codes = [part[:: self.stride] for part in self.codes]
-        weights = self._weights(range(len(codes)), self.stride)
-        all_parts = np.ones((1, len(codes)), dtype=bool)
-
-        def fit(kept: Mask, fold: int | None = None) -> Array:
-            scores = [self._scores_in_fold(j, k, fold)[:: self.stride] for k in range(len(codes))]
-            return fit_temperatures(scores, codes, kept, weights)
-
-        if not self.trials.nested:
-            return fit(np.vstack([self.folds.kept, all_parts]))
-        return np.concatenate([*(fit(kept[None], f) for f, kept in enumerate(self.folds.kept)), fit(all_parts)])
-
-    def _weights(self, parts: Iterable[int], stride: int = 1) -> list[Array] | None:
-        """Weights of the rows of some parts."""
-        return None if self.row_weights is None else [self.row_weights[k][::stride] for k in parts]
+        weights = [part[:: self.stride] for part in self.row_weights]
+        # Without nested splits, all folds use the same scores.
+        groups = [[fold] for fold in range(-1, len(self._kept) - 1)] if self.trials.nested else [range(len(self._kept))]
+        betas = np.empty(len(self._kept))
+        for folds in groups:
+            scores = [self._scores(j, k, folds[0])[:: self.stride] for k in range(len(codes))]
+            betas[folds] = fit_temperatures(scores, codes, self._kept[folds], weights)
+        return betas
 
     def _natural_probabilities(self, split: int, P: Array) -> Array:
         """Probabilities of held-out rows under the natural class frequencies of the training rows.
@@ -370,41 +348,33 @@ class OutOfDomainPredictions:
         """Score of a candidate on a natural split, with the temperature of the fold."""
         if prediction.codes is None:
             return np.nan
-        fold = self.folds.predicted_by[prediction.split]
-        beta = np.nan_to_num(self.fold_inverse_temperatures[fold, prediction.candidate], nan=1.0)
-        P = softmax(prediction.responses["decision_scores"], beta)
-        return self._score_split(prediction.split, P, prediction.codes)
+        beta = self.inverse_temperatures[self._predicted_by[prediction.split], prediction.candidate]
+        P = softmax(prediction.responses["decision_scores"], np.nan_to_num(beta, nan=1.0))
+        return self._score(prediction.split, P, prediction.codes)
 
-    def _score_split(self, split: int, P: Array, codes: Ints | None = None) -> float:
+    def _score(self, split: int, P: Array, codes: Ints | None = None) -> float:
         natural = self._natural_probabilities(split, P)
         return self.scorer.score_probabilities(split, natural, P.argmax(axis=1) if codes is None else codes)
-
-    def _score_batch(self, k: int, b: int, P: Array) -> float:
-        return self._score_split(self.trials.position(k, b), P)
 
     @cached_property
     def fold_results(self) -> list[dict[str, Any]]:
         """Scores of all candidates for each fold, on the parts that it keeps."""
-        if not self.trials.nested:
-            return [restrict_results(self.results, kept) for kept in self.folds.kept]
         fold_results = []
-        for fold, kept in enumerate(self.folds.kept):
-            scores = np.full_like(self.results["scores"], np.nan)
-            betas = np.nan_to_num(self.fold_inverse_temperatures[fold], nan=1.0)
-            for j, k in product(range(len(scores)), np.flatnonzero(kept).tolist()):
-                if np.isfinite(self.results["scores"][j, k]):
-                    P = softmax(self._scores_in_fold(j, k, fold), betas[j])
-                    scores[j, k] = self._score_split(self.trials.nested_positions[fold, k], P)
-            counted = kept & np.isfinite(scores).any(axis=0)
-            fold_results.append(restrict_results({**self.results, "scores": scores}, counted))
+        for fold, kept in enumerate(self._kept[:-1]):
+            scores = self.results["scores"]
+            if self.trials.nested:
+                scores = np.full_like(scores, np.nan)
+                betas = np.nan_to_num(self.inverse_temperatures[fold], nan=1.0)
+                for j, k in np.argwhere(np.isfinite(self.results["scores"]) & kept).tolist():
+                    P = softmax(self._scores(j, k, fold), betas[j])
+                    scores[j, k] = self._score(self.trials.nested_positions[fold, k], P)
+                kept = kept & np.isfinite(scores).any(axis=0)
+            fold_results.append(restrict_results({**self.results, "scores": scores}, kept))
         return fold_results
 
     def candidate_results(self) -> list[CandidateResult]:
         """Results of the best settings of each variant."""
-        return best_by_variant(self.candidates, self.results, self.folds, self.fold_results)
-
-    def _position(self, candidate: Candidate) -> int:
-        return next(j for j, other in enumerate(self.candidates) if other is candidate)
+        return best_by_variant(self.candidates, self.results, self.trials.folds, self.fold_results)
 
     def select(
         self,
@@ -421,18 +391,19 @@ class OutOfDomainPredictions:
         """
         allowed = set(map(id, self.candidates if among is None else among))
         best = self._best(self.results, allowed)
-        if ensemble:
-            is_candidate = np.array([id(candidate) in allowed for candidate in self.candidates])
-            features = [self._prepare_part(part, preparation) for part in self.trials.natural if transductive]
-            return self.fit_ensemble(features or None, is_candidate)
-        return self.fit_single(best, [self._best(results, allowed) for results in self.fold_results])
+        if not ensemble:
+            return self.fit_single(best, [self._best(results, allowed) for results in self.fold_results])
+        is_candidate = np.array([id(candidate) in allowed for candidate in self.candidates])
+        features = [self._prepare_part(part, preparation) for part in self.trials.natural] if transductive else None
+        return self.fit_ensemble(features, is_candidate)
 
     def _best(self, results: dict[str, Any], allowed: set[int]) -> int:
         """Position of the best candidate, by scores on the parts that count in these results."""
+        positions = {id(candidate): j for j, candidate in enumerate(self.candidates)}
         if not results["defined"].any():  # nothing to select by
-            return best_index(results, [j for j, c in enumerate(self.candidates) if id(c) in allowed])
-        by_variant = best_by_variant(self.candidates, results, self.folds)
-        return self._position(select_result([one for one in by_variant if id(one.candidate) in allowed]).candidate)
+            return best_index(results, [positions[key] for key in positions if key in allowed])
+        by_variant = best_by_variant(self.candidates, results, self.trials.folds)
+        return positions[id(select_result([one for one in by_variant if id(one.candidate) in allowed]).candidate)]
 
     def _prepare_part(self, split: Split, preparation: Any) -> Any:
         """Features of the held-out rows as models receive them."""
@@ -444,45 +415,35 @@ class OutOfDomainPredictions:
 
     def fit_single(self, position: int, by_fold: Sequence[int] | None = None) -> FittedEnsemble:
         """An ensemble of one; `by_fold` are the candidates selected without each fold, which predict its parts."""
-        by_fold = [position] * len(self.folds.kept) if by_fold is None else by_fold
-        steps = [self._fit_single_steps(j, fold) for fold, j in enumerate(by_fold)]
+        by_fold = [*([position] * (len(self._kept) - 1) if by_fold is None else by_fold), position]
+        steps = [
+            self._fit_single_steps(j, fold) for j, fold in zip(by_fold, [*range(len(by_fold) - 1), -1], strict=True)
+        ]
         raw = []
         held_out = []
-        for k, fold in enumerate(self.folds.predicted_by.tolist()):
+        for k, fold in enumerate(self._predicted_by):
             scores = self.decision_scores[by_fold[fold], k]
             beta, calibration = steps[fold]
             raw.append(softmax(scores))
-            held_out.append(calibration.apply(softmax(scores, beta)))
-        beta, calibration = self._fit_single_steps(position)
-        return FittedEnsemble(
-            predictions=self,
-            members=[self.candidates[position]],
-            weights=np.ones(1),
-            inverse_temperatures=np.array([beta]),
-            smoothing=0.0,
-            logit_calibration=calibration,
-            held_out=held_out,
-            scores=np.array([self._score_split(k, P) for k, P in enumerate(held_out)]),
-            skewed=np.full(len(held_out), np.nan),
-            calibration=self._calibration(raw, held_out),
-        )
+            held_out.append([calibration.apply(softmax(scores, beta))])
+        beta, calibration = steps[-1]
+        return self._report([position], np.ones(1), np.array([beta]), (0.0, calibration), raw, held_out)
 
-    def _fit_single_steps(self, position: int, fold: int | None = None) -> tuple[float, LogitCalibration]:
-        """Inverse temperature and calibration of a candidate, by the parts that a fold keeps, or by all parts.
+    def _fit_single_steps(self, position: int, fold: int) -> tuple[float, LogitCalibration]:
+        """Inverse temperature and calibration of a candidate, by the parts that a fold keeps.
 
         Decision values of a classifier without probabilities have a temperature alone, so that labels stay the same.
         Probabilities are kept as they are unless calibration decreases the log loss by more than its standard error.
         """
-        betas = self.inverse_temperatures if fold is None else self.fold_inverse_temperatures[fold]
-        beta = float(betas[position])
-        parts = list(range(len(self.codes))) if fold is None else np.flatnonzero(self.folds.kept[fold]).tolist()
+        beta = float(self.inverse_temperatures[fold, position])
+        parts = np.flatnonzero(self._kept[fold]).tolist()
         if not parts or not hasattr(self.candidates[position].classifier, "predict_proba"):
             return beta, IDENTITY
-        scores = [self._scores_in_fold(position, k, fold) for k in parts]
+        scores = [self._scores(position, k, fold) for k in parts]
         tempered = [softmax(S, beta) for S in scores]
         calibration = self._fit_calibration(dict(zip(parts, tempered, strict=True)))
         codes = [self.codes[k] for k in parts]
-        weights = self._weights(parts)
+        weights = [self.row_weights[k] for k in parts]
         plain = domain_log_losses([softmax(S) for S in scores], codes, weights)
         gains = plain - domain_log_losses([calibration.apply(P) for P in tempered], codes, weights)
         return (beta, calibration) if gains.mean() > standard_error(gains) else (1.0, IDENTITY)
@@ -490,11 +451,12 @@ class OutOfDomainPredictions:
     def _fit_calibration(self, P: Mapping[int, Array]) -> LogitCalibration:
         """Last calibration of probabilities of some parts."""
         codes = [self.codes[k] for k in P]
-        return fit_last_calibration(list(P.values()), codes, self._weights(P), stride=self.stride)
+        weights = [self.row_weights[k] for k in P]
+        return fit_last_calibration(list(P.values()), codes, weights, stride=self.stride)
 
     def fit_ensemble(self, features: Sequence[Any] | None = None, is_candidate: Mask | None = None) -> FittedEnsemble:
         """Fit weights and temperatures; with the features of held-out parts, transductive steps are tested too."""
-        is_member = np.isfinite(self.inverse_temperatures)
+        is_member = np.isfinite(self.inverse_temperatures[-1])
         is_member &= True if is_candidate is None else is_candidate
         is_inductive = is_member & ~self._is_transductive
         masks = {INDUCTIVE_ENSEMBLE: is_inductive} if is_inductive.any() else {}
@@ -517,23 +479,22 @@ class OutOfDomainPredictions:
             selected = test(trial, "The ensemble with transductive members")
         if features is not None:
             name = selected.trial_name
-            trial = self._finish(fits[name], f"{name}, smoothed", "transductive", self._neighbor_graphs(features))
+            graphs = [
+                [neighbor_graph(_safe_indexing(X, rows)) for rows in batches]
+                for X, batches in zip(features, self.trials.batch_rows, strict=True)
+            ]
+            trial = self._finish(fits[name], f"{name}, smoothed", "transductive", graphs)
             selected = test(trial, f"Smoothing by neighbors (strength {trial.smoothing:g})")
         return replace(selected, trials=trials)
 
-    @property
-    def _is_transductive(self) -> Mask:
-        return np.array([candidate.transductive for candidate in self.candidates])
-
     def _cross_fit(self, mask: Mask) -> CrossFit:
         """An ensemble of some candidates, fitted without each fold and, for later steps, without each pair of folds."""
-        folds = self.folds
-        fold_weights = np.empty((len(folds.kept), len(self.candidates)))
+        folds = self.trials.folds
+        fold_weights = []
         all_inner = []
         for fold, kept in enumerate(folds.kept):
-            betas = self.fold_inverse_temperatures[fold]
-            P = {k: self._member_probabilities(k, betas, fold) for k in np.flatnonzero(kept).tolist()}
-            fold_weights[fold] = self._fit_weights(mask, P)
+            P = {k: self._member_probabilities(k, fold) for k in np.flatnonzero(kept).tolist()}
+            fold_weights.append(self._fit_weights(mask, P))
             inner = {}
             for other in np.unique(folds.predicted_by[kept]).tolist():
                 without_pair = {k: part for k, part in P.items() if folds.kept[other, k]}
@@ -541,15 +502,17 @@ class OutOfDomainPredictions:
                     weights = self._fit_weights(mask, without_pair)
                     inner |= {k: average_members(weights, P[k]) for k in P if folds.predicted_by[k] == other}
             all_inner.append(dict(sorted(inner.items())))
-        weights = fold_weights[folds.predicted_by]
-        predicted_by = list(enumerate(folds.predicted_by.tolist()))
-        batches = [list(self._batches(k, weights[k], fold)) for k, fold in predicted_by]
+        part_weights = np.array([fold_weights[fold] for fold in self._predicted_by])
+        batches = [
+            self._batches(k, weights, fold)
+            for k, (weights, fold) in enumerate(zip(part_weights, self._predicted_by, strict=True))
+        ]
         deployed = {
-            k: average_members(weights[k], self._member_probabilities(k, self.inverse_temperatures))
-            for k, fold in predicted_by
+            k: average_members(part_weights[k], self._member_probabilities(k, -1))
+            for k, fold in enumerate(self._predicted_by)
             if folds.kept[fold].any()
         }
-        return CrossFit(mask, weights, batches, all_inner, deployed)
+        return CrossFit(mask, part_weights, batches, [*all_inner, deployed])
 
     def _fit_weights(self, mask: Mask, P: Mapping[int, Array]) -> Array:
         """Pruned weights (n_candidates,), fitted on probabilities of some parts; uniform without any."""
@@ -557,50 +520,29 @@ class OutOfDomainPredictions:
             return mask / mask.sum()
         fitted = [part[:, :: self.stride] for part in P.values()]
         codes = [self.codes[k][:: self.stride] for k in P]
-        weights = fit_ensemble_weights(fitted, codes, members=mask, weights=self._weights(P, self.stride))
-        return prune_weights(weights, fitted, codes)
-
-    def _neighbor_graphs(self, features: Sequence[Any]) -> list[list[Any]]:
-        """Neighbors within every batch of every part."""
-        return [
-            [neighbor_graph(_safe_indexing(X, rows)) for rows in batches]
-            for X, batches in zip(features, self.trials.batch_rows, strict=True)
-        ]
+        row_weights = [self.row_weights[k][:: self.stride] for k in P]
+        return prune_weights(fit_ensemble_weights(fitted, codes, members=mask, weights=row_weights), fitted, codes)
 
     def _finish(
         self, cross_fit: CrossFit, name: str, kind: str, graphs: Sequence[Sequence[Any]] | None = None
     ) -> FittedEnsemble:
         """An ensemble with its last calibration, smoothed if there are graphs of neighbors."""
-        fold_steps = [self._fit_last_steps(inner, graphs) for inner in cross_fit.inner]
-        # The temperatures of a fold may be extreme, for example if it keeps domains without any error. The last step is
-        # therefore fitted to predictions with the temperatures to which it is applied.
-        smoothing, calibration = self._fit_last_steps(cross_fit.deployed, graphs)
+        # The temperatures of a fold may be extreme, for example if it keeps domains without any error. The last step of
+        # the deployed ensemble is therefore fitted to predictions with the temperatures to which it is applied.
+        steps = [self._fit_last_steps(inner, graphs) for inner in cross_fit.inner]
         finished = []
         for k, batches in enumerate(cross_fit.batches):
-            strength, step = fold_steps[self.folds.predicted_by[k]]
+            strength, calibration = steps[self._predicted_by[k]]
             if graphs is not None:
                 batches = [smooth_probabilities(P, graphs[k][b], strength) for b, P in enumerate(batches)]
-            finished.append([step.apply(P) for P in batches])
-        held_out = [batches[0] for batches in finished]
-        scores, skewed = score_trials(finished, self._score_batch)
+            finished.append([calibration.apply(P) for P in batches])
         raw = [average_members(weights, self._member_probabilities(k)) for k, weights in enumerate(cross_fit.weights)]
-        P = {k: self._member_probabilities(k, self.inverse_temperatures) for k in range(len(self.codes))}
+        P = {k: self._member_probabilities(k, -1) for k in range(len(self.codes))}
         weights = self._fit_weights(cross_fit.is_candidate, P)
         order = [int(j) for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
-        return FittedEnsemble(
-            predictions=self,
-            members=[self.candidates[j] for j in order],
-            weights=weights[order],
-            inverse_temperatures=self.inverse_temperatures[order],
-            smoothing=smoothing,
-            logit_calibration=calibration,
-            held_out=held_out,
-            scores=scores,
-            skewed=skewed,
-            calibration=self._calibration(raw, held_out),
-            trial_name=name,
-            trial_kind=kind,
-        )
+        betas = self.inverse_temperatures[-1, order]
+        fitted = self._report(order, weights[order], betas, steps[-1], raw, finished)
+        return replace(fitted, trial_name=name, trial_kind=kind)
 
     def _fit_last_steps(
         self, natural: Mapping[int, Array], graphs: Sequence[Sequence[Any]] | None
@@ -612,47 +554,75 @@ class OutOfDomainPredictions:
         """
         if graphs is None:
             return 0.0, self._fit_calibration(natural)
-        calibrations = []
+        steps = []
         means = []
         for strength in SMOOTHING_STRENGTHS:
             P = {k: smooth_probabilities(p, graphs[k][0], strength) for k, p in natural.items()}
-            calibrations.append(self._fit_calibration(P))
-            scores = [self._score_batch(k, 0, calibrations[-1].apply(p)) for k, p in P.items()]
+            calibration = self._fit_calibration(P)
+            scores = [self._score(k, calibration.apply(p)) for k, p in P.items()]
+            steps.append((strength, calibration))
             means.append(float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf)
-        best = int(np.argmax(means))
-        return SMOOTHING_STRENGTHS[best], calibrations[best]
+        return steps[int(np.argmax(means))]
 
-    def _member_probabilities(self, k: int, betas: Array | None = None, fold: int | None = None) -> Array:
+    def _member_probabilities(self, k: int, fold: int | None = None) -> Array:
         """Probabilities (J, n_k, C) of all candidates for a part as it is; 0 for candidates without predictions.
 
-        They are tempered by inverse temperatures if these are given. With a fold, they come from models that were not
-        trained on the parts which the fold leaves out, if there are any.
+        With a fold, they have its temperatures, and come from models that were not trained on the parts which the fold
+        leaves out, if there are any.
         """
         P = np.zeros((len(self.candidates), len(self.codes[k]), len(self.samples.classes)))
-        for j in np.flatnonzero(np.isfinite(self.inverse_temperatures)).tolist():
-            P[j] = softmax(self._scores_in_fold(j, k, fold), 1.0 if betas is None else betas[j])
+        for j in np.flatnonzero(np.isfinite(self.inverse_temperatures[-1])).tolist():
+            if fold is None:
+                P[j] = softmax(self.decision_scores[j, k])
+            else:
+                P[j] = softmax(self._scores(j, k, fold), self.inverse_temperatures[fold, j])
         return P
 
-    def _batches(self, k: int, weights: Array, fold: int) -> Iterator[Array]:
+    def _batches(self, k: int, weights: Array, fold: int) -> list[Array]:
         """Probabilities of an ensemble for each batch of a part; inductive members predict each row once."""
-        betas = self.fold_inverse_temperatures[fold]
-        inductive_part = np.zeros((len(self.codes[k]), len(self.samples.classes)))
-        for j in np.flatnonzero(~self._is_transductive & (weights > 0)).tolist():
-            inductive_part += weights[j] * softmax(self.decision_scores[j, k], betas[j])
-        transductive_members = np.flatnonzero(self._is_transductive & (weights > 0)).tolist()
+        batches = []
         for b, rows in enumerate(self.trials.batch_rows[k]):
-            mixed = inductive_part[rows]
-            for j in transductive_members:
-                scores = self.decision_scores[j, self.trials.position(k, b)]
-                mixed = mixed + weights[j] * softmax(scores, betas[j])
-            yield mixed
+            mixed = np.zeros(())
+            for j in np.flatnonzero(weights).tolist():
+                scores = self.decision_scores[j, k][rows]
+                if self._is_transductive[j]:
+                    scores = self.decision_scores[j, self.trials.position(k, b)]
+                mixed = mixed + weights[j] * softmax(scores, self.inverse_temperatures[fold, j])
+            batches.append(mixed)
+        return batches
 
-    def _calibration(self, before: list[Array], after: list[Array]) -> dict[str, Any]:
-        """Calibration on rows as they are, of member averages and of the ensemble."""
+    def _report(
+        self,
+        order: list[int],
+        weights: Array,
+        betas: Array,
+        last_steps: tuple[float, LogitCalibration],
+        raw: list[Array],
+        batches: list[list[Array]],
+    ) -> FittedEnsemble:
+        """An ensemble and its scores; `raw` and `batches` are probabilities before and after calibration."""
+        scores = [
+            [self._score(self.trials.position(k, b), P) for b, P in enumerate(part)] for k, part in enumerate(batches)
+        ]
+        # Batches without a score, such as AUC of a single class, do not count.
+        skewed = [[value for value in part[1:] if value == value] for part in scores]
+        held_out = [part[0] for part in batches]
+        natural = [self._natural_probabilities(k, P) for k, P in enumerate(held_out)]
         weight = self.samples.weight
-        weights = None if weight is None else [weight[test] for _, test in self.trials.natural]
-        natural = [self._natural_probabilities(k, P) for k, P in enumerate(after)]
-        return {
-            "before": calibration_table(before, self.codes, weights),
-            "after": calibration_table(natural, self.codes, weights),
-        }
+        row_weights = None if weight is None else [weight[test] for _, test in self.trials.natural]
+        smoothing, calibration = last_steps
+        return FittedEnsemble(
+            predictions=self,
+            members=[self.candidates[j] for j in order],
+            weights=weights,
+            inverse_temperatures=betas,
+            smoothing=smoothing,
+            logit_calibration=calibration,
+            held_out=held_out,
+            scores=np.array([part[0] for part in scores]),
+            skewed=np.array([np.mean(values) if values else np.nan for values in skewed]),
+            calibration={
+                "before": calibration_table(raw, self.codes, row_weights),
+                "after": calibration_table(natural, self.codes, row_weights),
+            },
+        )

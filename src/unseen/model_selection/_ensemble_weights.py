@@ -6,7 +6,7 @@ candidates trained without domain k predict for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Self
@@ -188,22 +188,6 @@ def make_trial_batches(codes: Ints, seed: int | Sequence[int] = 0) -> list[Ints]
     return [np.arange(len(codes)), *(sample_skewed_batch(codes, rng) for _ in range(N_SKEWED_BATCHES))]
 
 
-def score_trials(batches: Iterable[Iterable[Array]], score: Callable[[int, int, Array], float]) -> Array:
-    """Scores of an ensemble on natural and skewed batches: (2, m).
-
-    `batches` hold, for each domain, the probabilities of its natural batch, then those of skewed ones; `score` takes
-    the domain, the batch and the probabilities. Batches without a score, such as AUC of a single class, do not count.
-    """
-    natural = []
-    skewed = []
-    for domain, domain_batches in enumerate(batches):
-        scores = [score(domain, batch, P) for batch, P in enumerate(domain_batches)]
-        defined = [value for value in scores[1:] if value == value]
-        natural.append(scores[0])
-        skewed.append(np.mean(defined) if defined else np.nan)
-    return np.array([natural, skewed])
-
-
 @dataclass(frozen=True)
 class AcceptanceTest:
     """Acceptance test of a transductive step, by its cross-fitted gains on each held-out domain.
@@ -223,7 +207,7 @@ class AcceptanceTest:
 
     @classmethod
     def from_gains(cls, step: str, gains: Array) -> Self:
-        """From differences (2, m) of the scores of `score_trials` with and without a step, where these are defined."""
+        """From differences (2, m) of the scores on natural and skewed batches with and without a step, where these are defined."""
         natural, skewed = gains[:, np.isfinite(gains).all(axis=0)]
         return cls(step, natural, skewed)
 
