@@ -16,7 +16,6 @@ import numpy as np
 
 from unseen import UnseenClassifier
 from unseen.datasets import load_rotated_digits
-from unseen.model_selection import LeaderboardDisplay
 
 data = load_rotated_digits()
 rng = np.random.default_rng(0)
@@ -34,9 +33,8 @@ for member in model.members_:
 print(*model.decisions_, sep="\n")
 
 # %%
-# Filled diamonds are inductive models, open ones need a batch of the new domain. Small dots are held-out domains.
-LeaderboardDisplay.from_classifier(model)
-plt.show()
+# All models with their accuracy on held-out domains, best first.
+print(model.leaderboard_)
 
 # %%
 # Forecast and accuracy

@@ -310,7 +310,7 @@ def test_the_plan_is_printed_before_any_label_is_collected(files):
     pytest.importorskip("matplotlib")
     code, text = command("adapt", files / "model.unseen", "--plan", "--figure", files / "plan.svg")
     assert code == 0
-    assert "With about 25 labels use" in text
+    assert "With 25 labels: class offsets and temperature" in text
     assert "90% prediction interval" in text
     assert (files / "plan.svg").read_text().count("<svg") == 1
 

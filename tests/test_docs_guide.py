@@ -96,9 +96,9 @@ def test_every_equation_has_a_label_and_the_function_that_computes_it(name):
 def test_every_function_of_the_ensemble_is_on_its_page():
     page = read(DOCS / "mathematics_ensemble.rst")
     named = set(re.findall(r"unseen\.model_selection\.(_\w+\.\w+)", page))
-    modules = ["_calibration", "_ensemble_weights"]
+    modules = ["_ensemble_math"]
     # Of make_trial_batches and AcceptanceTest.
-    steps = {"_ensemble_weights.sample_skewed_batch"}
+    steps = {"_ensemble_math.sample_skewed_batch"}
     for name in modules:
         module = importlib.import_module(f"unseen.model_selection.{name}")
         own = {key for key, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}

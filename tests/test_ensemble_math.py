@@ -25,23 +25,21 @@ from unseen.model_selection import (
     forecast,
     select_model,
 )
-from unseen.model_selection._calibration import (
-    LABEL_SMOOTHING,
-    calibration_table,
-    fit_temperature,
-    fit_temperatures,
-    softmax,
-)
 from unseen.model_selection._ensemble import SMOOTHING_STRENGTHS, ConformalSets, neighbor_graph, smooth_probabilities
-from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
-from unseen.model_selection._ensemble_weights import (
+from unseen.model_selection._ensemble_math import (
+    LABEL_SMOOTHING,
     AcceptanceTest,
     CrossFittingFolds,
     average_members,
+    calibration_table,
     fit_ensemble_weights,
+    fit_temperature,
+    fit_temperatures,
     prune_weights,
     sample_skewed_batch,
+    softmax,
 )
+from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
 from unseen.model_selection._refit import make_average_candidates
 from unseen.utils.samples import Samples
 

@@ -8,8 +8,8 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 
-from unseen.model_selection import _calibration as calibration
-from unseen.model_selection._calibration import IDENTITY, LogitCalibration, fit_logit_calibration, softmax
+from unseen.model_selection import _ensemble_math as calibration
+from unseen.model_selection._ensemble_math import IDENTITY, LogitCalibration, fit_logit_calibration, softmax
 
 
 def make_world(n_domains=8, n_rows=300, n_classes=2, *, slope=1.0, offsets=0.0, deviation=0.0, seed=0):

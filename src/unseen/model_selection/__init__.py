@@ -25,7 +25,6 @@ from ._adaptation import (
     score_gains,
     simulate_adaptation,
 )
-from ._calibration import N_CALIBRATION_BINS
 from ._candidate import (
     Candidate,
     bind_domains,
@@ -36,6 +35,7 @@ from ._candidate import (
     transform_for_classifier,
 )
 from ._ensemble import MIN_BATCH_ROWS, EnsembleClassifier
+from ._ensemble_math import N_CALIBRATION_BINS
 from ._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE, FittedEnsemble, OutOfDomainPredictions
 from ._evaluation import (
     EXPECTED_ERRORS,
@@ -55,7 +55,6 @@ from ._leaderboard import (
     MIN_DOMAINS_FOR_INTERVAL,
     Forecast,
     Leaderboard,
-    LeaderboardDisplay,
     LeaderboardRow,
     describe_expected_performance,
     domains_for_coverage,
@@ -130,7 +129,6 @@ __all__ = [
     "Forecast",
     "HeldOutDomains",
     "Leaderboard",
-    "LeaderboardDisplay",
     "LeaderboardRow",
     "LeaveOneDomainOut",
     "LeavePDomainsOut",

@@ -34,9 +34,9 @@ from sklearn.utils import _safe_indexing
 from ..linalg import Array, Ints
 from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels, format_list
-from ._calibration import softmax, standard_error, true_class_values
 from ._candidate import ignore_expected_warnings
 from ._ensemble import EnsembleClassifier
+from ._ensemble_math import softmax, standard_error, true_class_values
 from ._evaluation import single_thread
 
 AS_IS = "none"
@@ -58,8 +58,8 @@ MIN_TEST_ROWS = 20  # that are scored
 MIN_DOMAINS = 2  # a gain over fewer domains has no interval
 CONFIDENCE = 0.9  # one-sided, of the bounds that a level must respect
 PREDICTION_LEVEL = 0.9  # of the interval for the gain at one new domain
-# Offsets are used only if the lower bounds of their mean gains, by metric, exceed these.
-MIN_BOUNDS = {"log_loss": -0.01, "accuracy": -0.01}
+# Offsets are used only if the lower bounds of their mean gains in log loss and accuracy exceed minus this.
+MAX_LOSS = 0.01
 # Predictions that a model keeps for the simulation: of so many domains, rows of a domain, and probabilities in all.
 MAX_DOMAINS = 24
 MAX_ROWS = 300
@@ -221,13 +221,12 @@ class HeldOutDomain(NamedTuple):
 
 
 def limit_held_out_domains(domains: Sequence[tuple[str, Array, Ints]]) -> list[tuple[str, Array, Ints]]:
-    """As many domains and rows, drawn at random, as a model keeps for the simulation, in single precision."""
-    rng = np.random.default_rng(0)
-    chosen = np.sort(rng.permutation(len(domains))[:MAX_DOMAINS]).tolist()
+    """As many domains and rows as a model keeps for the simulation, at equal distances, in single precision."""
+    chosen = np.linspace(0, len(domains) - 1, min(len(domains), MAX_DOMAINS)).astype(int).tolist()
     limited = []
     for name, P, codes in (domains[k] for k in chosen):
-        n_rows = min(MAX_ROWS, max(MAX_PROBABILITIES // (len(chosen) * P.shape[1]), 1))
-        rows = np.arange(len(codes)) if len(codes) <= n_rows else np.sort(rng.permutation(len(codes))[:n_rows])
+        max_rows = min(MAX_ROWS, max(MAX_PROBABILITIES // (len(chosen) * P.shape[1]), 1))
+        rows = np.linspace(0, len(codes) - 1, min(len(codes), max_rows)).astype(int)
         limited.append((name, P[rows].astype(np.float32), codes[rows]))
     return limited
 
@@ -320,55 +319,30 @@ class AdaptationPlan:
         """
         if n_labels < MIN_LABELS:
             return Decision(AS_IS, f"{n_labels} labels are fewer than {MIN_LABELS}, so the model is kept as it is.")
-        gains = {metric: self.gain(n_labels, metric) for metric in METRICS}
-        known = {metric: gain for metric, gain in gains.items() if gain is not None}
-        if len(known) < len(METRICS):
+        accuracy = self.gain(n_labels, "accuracy")
+        log_loss = self.gain(n_labels, "log_loss")
+        if accuracy is None or log_loss is None:
             return Decision(
                 AS_IS,
                 "The source domains have too few rows, or are too few, to simulate adaptation, so the model is kept "
                 "as it is. Set level to adapt it all the same.",
             )
-        is_safe = all(gain.bound > MIN_BOUNDS[metric] for metric, gain in known.items())
-        if is_safe and known["log_loss"].mean > 0:
-            return Decision(OFFSETS, f"With {n_labels} labels: {LEVELS[OFFSETS]}. {self.describe(n_labels)}")
-        return Decision(
-            AS_IS,
-            f"With {n_labels} labels no level of adaptation is expected to improve the model without risk, so it "
-            "is kept as it is.",
-        )
-
-    def describe(self, n_labels: int) -> str:
-        """The expected gain in a sentence."""
-        accuracy = self.gain(n_labels, "accuracy")
-        log_loss = self.gain(n_labels, "log_loss")
-        assert accuracy is not None
-        assert log_loss is not None
-        return (
-            f"Expected gain in accuracy {100 * accuracy.mean:+.1f} points (90% prediction interval "
-            f"{100 * accuracy.low:+.1f} to {100 * accuracy.high:+.1f}) and in log loss {-log_loss.mean:+.3f} "
+        is_safe = min(log_loss.bound, accuracy.bound) > -MAX_LOSS and log_loss.mean > 0
+        reason = (
+            f"With {n_labels} labels: {LEVELS[OFFSETS if is_safe else AS_IS]}. {LEVELS[OFFSETS].capitalize()} have an "
+            f"expected gain in accuracy of {100 * accuracy.mean:+.1f} points (90% prediction interval "
+            f"{100 * accuracy.low:+.1f} to {100 * accuracy.high:+.1f}) and in log loss of {-log_loss.mean:+.3f} "
             f"({-log_loss.high:+.3f} to {-log_loss.low:+.3f}), from {accuracy.n_domains} held-out domains."
         )
+        return Decision(OFFSETS if is_safe else AS_IS, reason)
 
     def sentences(self) -> list[str]:
         """What to expect from some numbers of labels, before any label is collected."""
-        decisions = {n: self.choose(n) for n in self.gains if self.gain(n) is not None}
-        if not decisions:
-            return ["The source domains are too few, or have too few rows, to simulate adaptation."]
-        useful = [n for n, decision in decisions.items() if decision.level != AS_IS]
-        last = (
+        return [
+            *dict.fromkeys(self.choose(n).reason for n in self.gains),
             f"From {MIN_FEATURE_LABELS} labels on, effects of features are added where cross-validation on the labels "
-            "shows a gain."
-        )
-        if not useful:
-            first = f"With up to {max(decisions)} labels {LEVELS[OFFSETS]} are not expected to improve the model."
-            return [first, last]
-        sentences = [f"With fewer than {useful[0]} labels keep the model as it is."]
-        for n, decision in decisions.items():
-            if decision.level != AS_IS:
-                sentences.append(f"With about {n} labels use {LEVELS[OFFSETS]}. {self.describe(n)}")
-            elif n > useful[0]:
-                sentences.append(f"With about {n} labels keep the model as it is.")
-        return [*sentences, last]
+            "shows a gain.",
+        ]
 
     def summary(self) -> dict[str, Any]:
         """The curve in plain values, for figures: the gains at each number of labels."""
@@ -571,20 +545,18 @@ def _labeled_features(ensemble: EnsembleClassifier, X: Any, rows: Ints) -> Array
 
 def encode_labels(y: Any, classes: Labels) -> tuple[Ints, Ints]:
     """Positions of labeled samples, and positions of their classes; ValueError for unknown classes or no label."""
-    values = np.asarray(y, dtype=object)
-    is_missing = np.array([value is None or value != value for value in values.tolist()], dtype=bool)
-    rows = np.flatnonzero(~is_missing)
-    if not len(rows):
+    values = np.asarray(y, dtype=object).tolist()
+    rows = [i for i, value in enumerate(values) if value is not None and value == value]
+    if not rows:
         raise ValueError("y contains no label. Pass the classes of some rows of the new domain.")
     positions = {label: i for i, label in enumerate(classes.tolist())}
-    labels = [value.item() if isinstance(value, np.generic) else value for value in values[rows].tolist()]
-    unknown = sorted({repr(label) for label in labels if label not in positions})
+    unknown = sorted({str(values[i]) for i in rows if values[i] not in positions})
     if unknown:
         raise ValueError(
-            f"y contains classes that the model was not trained on: {format_list(unknown, 5, quote=False)}. Its "
-            f"classes are {format_list(classes.tolist(), 10)}. Correct these labels, or leave these rows out."
+            f"y contains classes that the model was not trained on: {format_list(unknown, 5)}. Its classes are "
+            f"{format_list(classes.tolist(), 10)}. Correct these labels, or leave these rows out."
         )
-    return rows, np.array([positions[label] for label in labels], dtype=np.intp)
+    return np.array(rows), np.array([positions[values[i]] for i in rows])
 
 
 def check_not_adapted(adaptation: Mapping[str, Any] | None) -> None:

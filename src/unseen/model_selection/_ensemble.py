@@ -32,18 +32,18 @@ from ..exceptions import CoverageWarning, ParameterError, SmallBatchError, warn
 from ..linalg import Array, Ints, Moments, merge_moments
 from ..utils.estimator_mixins import DocLinkMixin
 from ..utils.validation import EncodedLabels, Labels, check_domains
-from ._calibration import (
+from ._candidate import bind_domains, fit_clone, flatten_steps, is_transductive
+from ._ensemble_math import (
     Arrays,
     Codes,
     LogitCalibration,
     Mask,
     adjust_priors,
+    average_members,
     row_weights,
     softmax,
     true_class_values,
 )
-from ._candidate import bind_domains, fit_clone, flatten_steps, is_transductive
-from ._ensemble_weights import average_members
 from ._evaluation import decision_scores
 from ._preparation import tree_features
 

@@ -20,25 +20,23 @@ from sklearn.utils import _safe_indexing
 from ..linalg import Array, Ints
 from ..utils.samples import Balance, Samples
 from ._adaptation import limit_held_out_domains
-from ._calibration import (
+from ._candidate import Candidate
+from ._ensemble import SMOOTHING_STRENGTHS, ConformalSets, EnsembleClassifier, neighbor_graph, smooth_probabilities
+from ._ensemble_math import (
     IDENTITY,
+    AcceptanceTest,
     LogitCalibration,
     Mask,
     adjust_priors,
+    average_members,
     calibration_table,
     domain_log_losses,
+    fit_ensemble_weights,
     fit_last_calibration,
     fit_temperatures,
+    prune_weights,
     softmax,
     standard_error,
-)
-from ._candidate import Candidate
-from ._ensemble import SMOOTHING_STRENGTHS, ConformalSets, EnsembleClassifier, neighbor_graph, smooth_probabilities
-from ._ensemble_weights import (
-    AcceptanceTest,
-    average_members,
-    fit_ensemble_weights,
-    prune_weights,
 )
 from ._evaluation import Prediction
 from ._leaderboard import Forecast
@@ -415,10 +413,8 @@ class OutOfDomainPredictions:
 
     def fit_single(self, position: int, by_fold: Sequence[int] | None = None) -> FittedEnsemble:
         """An ensemble of one; `by_fold` are the candidates selected without each fold, which predict its parts."""
-        by_fold = [*([position] * (len(self._kept) - 1) if by_fold is None else by_fold), position]
-        steps = [
-            self._fit_single_steps(j, fold) for j, fold in zip(by_fold, [*range(len(by_fold) - 1), -1], strict=True)
-        ]
+        by_fold = [position] * len(self.trials.folds.kept) if by_fold is None else by_fold
+        steps = [self._fit_single_steps(j, fold) for fold, j in enumerate(by_fold)]
         raw = []
         held_out = []
         for k, fold in enumerate(self._predicted_by):
@@ -426,7 +422,7 @@ class OutOfDomainPredictions:
             beta, calibration = steps[fold]
             raw.append(softmax(scores))
             held_out.append([calibration.apply(softmax(scores, beta))])
-        beta, calibration = steps[-1]
+        beta, calibration = self._fit_single_steps(position, -1)
         return self._report([position], np.ones(1), np.array([beta]), (0.0, calibration), raw, held_out)
 
     def _fit_single_steps(self, position: int, fold: int) -> tuple[float, LogitCalibration]:
@@ -503,10 +499,7 @@ class OutOfDomainPredictions:
                     inner |= {k: average_members(weights, P[k]) for k in P if folds.predicted_by[k] == other}
             all_inner.append(dict(sorted(inner.items())))
         part_weights = np.array([fold_weights[fold] for fold in self._predicted_by])
-        batches = [
-            self._batches(k, weights, fold)
-            for k, (weights, fold) in enumerate(zip(part_weights, self._predicted_by, strict=True))
-        ]
+        batches = [self._batches(k, part_weights[k], fold) for k, fold in enumerate(self._predicted_by)]
         deployed = {
             k: average_members(part_weights[k], self._member_probabilities(k, -1))
             for k, fold in enumerate(self._predicted_by)

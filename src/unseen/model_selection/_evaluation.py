@@ -42,7 +42,6 @@ from ..linalg import Array, CellStatistics, Ints, Membership, Solution, Spectrum
 from ..utils.progress import track
 from ..utils.samples import Balance, Samples
 from ..utils.validation import EncodedLabels, Labels, format_list
-from ._calibration import SMALLEST_PROBABILITY
 from ._candidate import (
     Candidate,
     accepts_domains,
@@ -51,6 +50,7 @@ from ._candidate import (
     ignore_expected_warnings,
     median_width,
 )
+from ._ensemble_math import SMALLEST_PROBABILITY
 from ._preparation import prepare_samples, tree_samples, with_categories
 from ._scoring import Scorer, Scoring, score_model, tabulate_scores, uses_labels_only
 from ._splitters import Split

@@ -1,23 +1,20 @@
-"""What a selection reports: the leaderboard and its plot, and the score to expect on a new domain."""
+"""What a selection reports: the leaderboard, and the score to expect on a new domain."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
 from scipy.special import stdtrit
-from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, Ints
 from ..metrics import expected_performance
-from ..report import import_pyplot
 from ..utils.optional_imports import optional_import
 from ._scoring import Metric
 
-MAX_NAMED_DOMAINS = 10  # as many as there are colors
 SHOWN_COLUMNS = ("model", "kind", "mean", "standard_error", "weight")
 MIN_DOMAINS_FOR_INTERVAL = 3  # with two domains, the 97.5% quantile of Student's t is 12.7
 MAX_USABLE_SHARE = 0.25  # half-width of the widest informative interval, as a fraction of the range of the metric
@@ -373,98 +370,3 @@ class Leaderboard(tuple[LeaderboardRow, ...]):
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"
-
-
-class LeaderboardDisplay:
-    """Scores of the models of an UnseenClassifier on each held-out domain.
-
-    The rows are the models, best first: a point for each held-out domain, a diamond at the mean with an error bar of
-    one standard error, and both as numbers. The row of the selected model is shaded. The diamonds of *transductive*
-    models, which need batches of the new domain, are hollow.
-
-    Parameters
-    ----------
-    rows : sequence of LeaderboardRow
-        The leaderboard.
-    score_name : str, default="score"
-        Name of the scores at the axis.
-
-    Attributes
-    ----------
-    figure_ : matplotlib Figure
-        The figure, after `plot`.
-    ax_ : matplotlib Axes
-        The axes, after `plot`.
-
-    Examples
-    --------
-    >>> import matplotlib
-    >>> matplotlib.use("Agg")
-    >>> from unseen import UnseenClassifier
-    >>> from unseen.datasets import make_synthetic
-    >>> from unseen.model_selection import LeaderboardDisplay
-    >>> data = make_synthetic(validation_domain=True, random_state=0)
-    >>> model = UnseenClassifier(methods=["logistic", "linear SVM"])
-    >>> model = model.fit(data.data, data.target, sample_domain=data.domain)
-    >>> display = LeaderboardDisplay.from_classifier(model)
-    >>> len(display.ax_.get_yticklabels()) == len(model.leaderboard_)
-    True
-    """
-
-    def __init__(self, rows: Sequence[LeaderboardRow], *, score_name: str = "score") -> None:
-        self.rows = tuple(rows)
-        self.score_name = score_name
-
-    @classmethod
-    def from_classifier(cls, model: Any, *, ax: Any = None) -> Self:
-        """Plot the leaderboard of a fitted classifier.
-
-        Parameters
-        ----------
-        model : UnseenClassifier
-            A fitted classifier.
-        ax : matplotlib Axes, default=None
-            Axes to plot on; None creates a new figure, with a height according to the number of models.
-
-        Returns
-        -------
-        display : LeaderboardDisplay
-            The display, after `plot`.
-        """
-        check_is_fitted(model, "leaderboard_")
-        name = model.scoring.replace("_", " ") if isinstance(model.scoring, str) else "score"
-        return cls(model.leaderboard_, score_name=name).plot(ax)
-
-    def plot(self, ax: Any = None) -> Self:
-        """Plot the leaderboard.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            Axes to plot on; None creates a new figure, with a height according to the number of models.
-
-        Returns
-        -------
-        self : LeaderboardDisplay
-            The display, with `figure_` and `ax_`.
-        """
-        if ax is None:
-            ax = import_pyplot().subplots(figsize=(10, 1.5 + 0.34 * len(self.rows)), layout="constrained")[1]
-        self.ax_ = ax
-        self.figure_ = ax.figure
-        for domain in self.rows[0].scores:
-            ax.plot([row.scores[domain] for row in self.rows], range(len(self.rows)), "o", alpha=0.7, label=domain)
-        names = []
-        for level, row in enumerate(self.rows):
-            numbers = f"{row.mean:.3f} ± {row.standard_error:.3f}" if np.isfinite(row.mean) else "failed"
-            names.append(f"{row.model} ({row.kind}): {numbers}")
-            face = "white" if row.kind == "transductive" else "black"
-            ax.errorbar(row.mean, level, xerr=row.standard_error, fmt="D", color="black", markerfacecolor=face)
-            if row.is_selected:
-                ax.axhspan(level - 0.5, level + 0.5, alpha=0.15, linewidth=0, zorder=0)
-        ax.set_yticks(range(len(names)), names)
-        ax.set_ylim(len(names) - 0.5, -0.5)
-        ax.set_xlabel(f"{self.score_name} on held-out domains")
-        if len(self.rows[0].scores) <= MAX_NAMED_DOMAINS:
-            ax.legend(title="held-out domain", fontsize="small")
-        return self

@@ -22,9 +22,9 @@ from ..estimators import Projection, Statistics, fit_from_statistics, parallel
 from ..kernels import PivotedNystroem, SizePlan
 from ..linalg import Array
 from ..utils.samples import Balance, Samples
-from ._calibration import softmax, standard_error
 from ._candidate import Candidate, fit_clone, ignore_expected_warnings
 from ._ensemble import EnsembleClassifier
+from ._ensemble_math import softmax, standard_error
 from ._ensemble_selection import FittedEnsemble, OutOfDomainPredictions
 from ._evaluation import EvaluationConfig, Prediction, evaluate_candidates, single_thread
 from ._leaderboard import Leaderboard, LeaderboardRow

@@ -22,8 +22,8 @@ from ..exceptions import ignore_warnings, warn
 from ..linalg import Array, Ints
 from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list
-from ._calibration import SMALLEST_PROBABILITY, Mask, standard_error
 from ._candidate import Candidate
+from ._ensemble_math import SMALLEST_PROBABILITY, Mask, standard_error
 
 if TYPE_CHECKING:
     from ._ensemble_selection import CrossFittingFolds

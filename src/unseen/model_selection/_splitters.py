@@ -23,7 +23,7 @@ from ..exceptions import SingleDomainWarning, ignore_warnings, warn
 from ..linalg import Ints
 from ..utils.samples import Samples
 from ..utils.validation import Labels, check_domains, check_groups, encode_domains, format_list, warn_masked_labels
-from ._ensemble_weights import CrossFittingFolds, make_trial_batches
+from ._ensemble_math import CrossFittingFolds, make_trial_batches
 
 Split = tuple[Ints, Ints]
 

@@ -6,7 +6,6 @@ import copy
 import sys
 from collections.abc import Sequence
 from dataclasses import field, replace
-from itertools import chain
 from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
@@ -294,31 +293,29 @@ class UnseenClassifier(BaseSelector):
                 f"got {self.methods!r}."
             )
         has_map = self.feature_map is not None and not isinstance(self.feature_map, str)
-        requested = parse_methods([self.methods] if isinstance(self.methods, str) else self.methods)
-        self._check_methods([method for method in requested if not method.members], X, has_map)
-        expanded = (self._expand(method, X, n_classes, has_map) if method.members else [method] for method in requested)
-        return [self._with_map(method) for method in {one.name: one for one in chain(*expanded)}.values()]
-
-    def _expand(self, method: Method, X: Any, n_classes: int | None, has_map: bool) -> list[Method]:
-        """Members of "auto" that are applicable here."""
-        # Sparse samples cannot be centered, and histograms of features need dense samples.
         is_sparse = sparse.issparse(X)
         size = None if n_classes is None else TableSize(X.shape, n_classes)
-        methods = expand_methods([method], transductive=self.transductive and not is_sparse, size=size)
-        if is_sparse:
-            methods = [one for one in methods if not isinstance(one.classifier, HistGradientBoostingClassifier)]
-        if self.feature_map is not None:  # mapped features have no kernel matrix
-            methods = [method for method in methods if method.shares != "kernel matrix"]
-            methods += [METHODS[MAPPED_RIDGE]] if has_map else []
-        return methods
+        chosen: dict[str, Method] = {}
+        for method in parse_methods([self.methods] if isinstance(self.methods, str) else self.methods):
+            # Sparse samples cannot be centered. A method that is requested by name, and cannot be used, is an error.
+            is_transductive_allowed = self.transductive and not (method.members and is_sparse)
+            members = expand_methods([method], transductive=is_transductive_allowed, size=size)
+            if not method.members:
+                self._check_method(method, is_sparse, has_map)
+                members = [method]
+            elif is_sparse:  # histograms of features need dense samples
+                members = [one for one in members if not isinstance(one.classifier, HistGradientBoostingClassifier)]
+            if method.members and self.feature_map is not None:  # mapped features have no kernel matrix
+                members = [one for one in members if one.shares != "kernel matrix"]
+                members += [METHODS[MAPPED_RIDGE]] if has_map else []
+            chosen |= {one.name: self._with_map(one) for one in members}
+        return [*chosen.values()]
 
-    def _check_methods(self, methods: list[Method], X: Any, has_map: bool) -> None:
-        """Raise ValueError for methods that were requested by name and cannot be used."""
-        expand_methods(methods, transductive=self.transductive)  # raises ValueError for transductive ones
-        centered = [method.name for method in methods if is_transductive(method.transformer)]
-        if centered and sparse.issparse(X):
-            raise ValueError(f"methods={self.methods!r} contains {centered[0]!r}, but sparse X cannot be centered.")
-        if MAPPED_RIDGE in [method.name for method in methods] and not has_map:
+    def _check_method(self, method: Method, is_sparse: bool, has_map: bool) -> None:
+        """Raise ValueError for a method that was requested by name and cannot be used."""
+        if is_sparse and is_transductive(method.transformer):
+            raise ValueError(f"methods={self.methods!r} contains {method.name!r}, but sparse X cannot be centered.")
+        if method.name == MAPPED_RIDGE and not has_map:
             raise ValueError(
                 f"methods={self.methods!r} contains {MAPPED_RIDGE!r}, which needs a transformer as feature_map; got "
                 f"feature_map={self.feature_map!r}."
