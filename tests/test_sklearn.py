@@ -26,9 +26,7 @@ ESTIMATORS = [
     CIDG(centering="target"),
     DomainCenterer(),
     ProjectionSearchCV(CIDG(), {"ridge": ["1e-2*scale", "scale"], "conditional_weight": [0, "scale"]}, cv=2),
-    ProjectionSearchCV(
-        KFDA(kernel="linear"), {"ridge": ["1e-2*scale", "scale"]}, classifier=LogisticRegression(), cv=2
-    ),
+    ProjectionSearchCV(KFDA(kernel="linear"), {"ridge": ["scale"]}, classifier=LogisticRegression(), cv=2),
     UnseenClassifier(methods=["kfda"], cv=2),
 ]
 
