@@ -247,7 +247,7 @@ def summarize(measure: Measure, estimates: Sequence[Estimate], *, level: float, 
     scaled_values = np.array([estimate.scaled_value for estimate in estimates])
     scaled_errors = np.array([estimate.scaled_se for estimate in estimates])
     usable = counts[:, 1] > 0 if has_counts else np.isfinite(scaled_values) & np.isfinite(scaled_errors)
-    defined = [estimates[i] for i in np.flatnonzero(usable)]
+    defined = [estimates[i] for i in np.flatnonzero(usable).tolist()]
     values = tuple(estimate.value for estimate in defined)
     summary = MeasureSummary(scale, values, len(estimates) - len(values))
     if not defined:

@@ -81,7 +81,7 @@ def squared_error(values: Array, groups: Any = None) -> float:
     codes = np.arange(len(values)) if groups is None else np.unique(groups, return_inverse=True)[1]
     deviations = np.bincount(codes, values - values.mean())
     # At least the value for one differing group: agreement of two methods on a few samples does not prove equality.
-    return float(max(deviations @ deviations / len(values) ** 2, 1 / len(deviations) ** 2))
+    return max(float(deviations @ deviations) / len(values) ** 2, 1 / len(deviations) ** 2)
 
 
 def mean_and_error(means: Sequence[float], squared_errors: Sequence[float]) -> tuple[float, float]:

@@ -75,8 +75,8 @@ def make_accuracy_table(
     }
     for method in methods:
         # A task on which the metric is not defined is left out.
-        own = [cell["mean"] for cell in cells if cell["method"] == method and (cell["repeats"] or cell["failed"])]
-        summary["mean"][method] = float(np.mean(own)) if own and None not in own else None
+        known = [cell["mean"] for cell in cells if cell["method"] == method and (cell["repeats"] or cell["failed"])]
+        summary["mean"][method] = float(np.mean(known)) if known and None not in known else None
     return {
         "tasks": tasks,
         "methods": methods,

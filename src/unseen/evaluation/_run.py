@@ -102,7 +102,7 @@ class HeldOutPredictions:
     table: Table = field(repr=False)
     tasks: list[Task] = field(repr=False)
     rows: list[Row] = field(repr=False)
-    classes: Labels = field(default=None, repr=False)  # type: ignore[assignment]
+    classes: Labels = field(default=None, repr=False)  # type: ignore[arg-type]
 
     def __post_init__(self) -> None:
         if self.classes is None:
