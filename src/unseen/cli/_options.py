@@ -436,14 +436,14 @@ def with_options(function: Callable[..., Any], name: str) -> Callable[[Callable[
     signature = inspect.signature(function, eval_str=True, locals={"TableOptions": Any})
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = dict(inspect.signature(command, eval_str=True).parameters)
-        del own[name]
-        arguments = [parameter for parameter in own.values() if parameter.kind != parameter.KEYWORD_ONLY]
-        options = [parameter for parameter in own.values() if parameter.kind == parameter.KEYWORD_ONLY]
+        declared = dict(inspect.signature(command, eval_str=True).parameters)
+        del declared[name]
+        arguments = [parameter for parameter in declared.values() if parameter.kind != parameter.KEYWORD_ONLY]
+        options = [parameter for parameter in declared.values() if parameter.kind == parameter.KEYWORD_ONLY]
         shared = [
             parameter
             for parameter in signature.parameters.values()
-            if parameter.kind == parameter.KEYWORD_ONLY and parameter.name not in own
+            if parameter.kind == parameter.KEYWORD_ONLY and parameter.name not in declared
         ]
 
         @wraps(command)

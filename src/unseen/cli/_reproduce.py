@@ -205,8 +205,8 @@ def _show_accuracies(table: dict[str, Any], title: str) -> None:
     for method in methods:
         mean = summary["mean"][method]
         figures = ["failed" if mean is None else f"{mean:.2f}", f"{summary['mean_rank'][method]:.1f}"]
-        own = [_format_cell(cell) for cell in cells if cell["method"] == method]
-        rows.append([*figures, str(summary["wins"][method]), *own])
+        scores = [_format_cell(cell) for cell in cells if cell["method"] == method]
+        rows.append([*figures, str(summary["wins"][method]), *scores])
     while header:
         names_and_rows = [[method, *row] for method, row in zip(methods, rows, strict=True)]
         n_shown = print_table(["method", *header], names_and_rows, title) - 1

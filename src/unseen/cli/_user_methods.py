@@ -20,13 +20,13 @@ def select_methods(names: str, locations: Sequence[str] | None, default: Sequenc
     """Return the methods of --methods and the classifiers of --with, which replace methods of the same name."""
     from ..model_selection import get_method, parse_methods
 
-    own = {
+    user_methods = {
         method.name: method for method in parse_methods([load_user_method(location) for location in locations or []])
     }
-    methods = [own.get(name) or get_method(name) for name in (parse_names(names) if names else default) or []]
-    if not methods and not own:
+    methods = [user_methods.get(name) or get_method(name) for name in (parse_names(names) if names else default) or []]
+    if not methods and not user_methods:
         raise ValueError("--methods must name at least one method. --methods help lists all.")
-    return list(dict.fromkeys([*methods, *own.values()]))
+    return list(dict.fromkeys([*methods, *user_methods.values()]))
 
 
 def load_user_method(location: str) -> Method:

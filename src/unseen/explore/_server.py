@@ -123,7 +123,7 @@ class Server(ThreadingHTTPServer):
                 return session.solve(setting)
             if name == "validate":
                 return {"accuracy": session.validate(setting, request.get("domain", ""))}
-        raise RejectedRequest(HTTPStatus.NOT_FOUND, "There is no such request.")
+        raise RejectedRequest(HTTPStatus.NOT_FOUND, "The request is unknown.")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -143,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
         with self._sending_errors():
             path = self._authorize()
             if path not in FILES:
-                raise RejectedRequest(HTTPStatus.NOT_FOUND, "There is no such file.")
+                raise RejectedRequest(HTTPStatus.NOT_FOUND, "The file is unknown.")
             name, media_type = FILES[path]
             self._send(resources.files(__package__).joinpath("static", name).read_bytes(), media_type)
 
@@ -152,7 +152,7 @@ class _Handler(BaseHTTPRequestHandler):
         with self._sending_errors():
             folder, _, name = self._authorize().partition("/")
             if folder != "api":
-                raise RejectedRequest(HTTPStatus.NOT_FOUND, "There is no such request.")
+                raise RejectedRequest(HTTPStatus.NOT_FOUND, "The request is unknown.")
             response = self.server.respond(name, self._read_json())
             self._send(json.dumps(plain_values(response), allow_nan=False).encode())
 
