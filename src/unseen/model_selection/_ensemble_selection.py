@@ -491,7 +491,7 @@ class OutOfDomainPredictions:
         for fold, kept in enumerate(folds.kept):
             P = {k: self._member_probabilities(k, fold) for k in np.flatnonzero(kept).tolist()}
             fold_weights.append(self._fit_weights(mask, P))
-            inner = {}
+            inner: dict[int, Array] = {}
             for other in np.unique(folds.predicted_by[kept]).tolist():
                 without_pair = {k: part for k, part in P.items() if folds.kept[other, k]}
                 if without_pair:

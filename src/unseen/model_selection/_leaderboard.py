@@ -356,7 +356,7 @@ class Leaderboard(tuple[LeaderboardRow, ...]):
         return pandas.DataFrame(rows).drop(columns="scores", errors="ignore")
 
     def __repr__(self) -> str:
-        lines = [SHOWN_COLUMNS]
+        lines: list[tuple[str, ...]] = [SHOWN_COLUMNS]
         for row in self:
             numbers = (getattr(row, name) for name in SHOWN_COLUMNS[2:])
             lines.append((row.model, row.kind, *(f"{value:.3f}" if np.isfinite(value) else "-" for value in numbers)))

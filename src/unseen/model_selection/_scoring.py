@@ -26,7 +26,7 @@ from ._candidate import Candidate
 from ._ensemble_math import SMALLEST_PROBABILITY, Mask, standard_error
 
 if TYPE_CHECKING:
-    from ._ensemble_selection import CrossFittingFolds
+    from ._ensemble_math import CrossFittingFolds
     from ._evaluation import Prediction
     from ._splitters import Split
 
