@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,7 +31,7 @@ app = typer.Typer(
 
 
 # The commands of each panel of the help. Without arguments, a command that needs some prints its help.
-PANELS = {
+PANELS: dict[str, tuple[Any, ...]] = {
     "Understand the data": (compare, diagnose, explore, extract, sites),
     "Fit and use models": (fit, predict, adapt, show, validate),
     "Examples and experiments": (demo,),

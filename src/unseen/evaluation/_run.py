@@ -380,6 +380,7 @@ class SharedTraining:
                 continue
             selection = Selection.make(study, job)
             parts = parts_of_job[job] = []
+            skewed = selection.trials.skewed_positions if selection.trials else frozenset()
             for i, (train, test) in enumerate(selection.trials.splits if selection.trials else ()):
                 mask = np.zeros(n_rows, dtype=bool)
                 mask[selection.used[train]] = True
@@ -389,7 +390,7 @@ class SharedTraining:
                 digest.update("".join(keys[name] for name in job.methods).encode())
                 training = training_sets.setdefault((job.methods, packed), TrainingSet(packed))
                 training.candidates.update({one.key: one for one in selection.candidates})
-                training.parts[digest.hexdigest()] = (rows, i in selection.trials.skewed_positions)
+                training.parts[digest.hexdigest()] = (rows, i in skewed)
                 parts.append(digest.hexdigest())
         needed = {key for job in pending for key in parts_of_job[job]}
         kept = {key: one for key, one in training_sets.items() if not needed.isdisjoint(one.parts)}
@@ -397,8 +398,9 @@ class SharedTraining:
 
     def read_predictions(self, job: Job, store: Store) -> tuple[list[StoredPredictions], ...]:
         """Stored predictions for the parts of a job; nothing if another run on the same file has removed them."""
-        predictions = [store.read_predictions(key) for key in self.parts_of_job.get(job, ())]
-        return (predictions,) if predictions and all(predictions) else ()
+        keys = self.parts_of_job.get(job, [])
+        predictions = [one for one in map(store.read_predictions, keys) if one is not None]
+        return (predictions,) if predictions and len(predictions) == len(keys) else ()
 
 
 @dataclass(frozen=True)
@@ -487,14 +489,14 @@ class Study:
         preparation = make_preparation(self.table.schema, self.protocol.scale)
         return EvaluationConfig(preparation, scoring, self.protocol.balance)
 
-    def predict_parts(self, training: TrainingSet) -> dict[str, StoredPredictions]:
+    def predict_parts(self, training: TrainingSet) -> dict[str, dict[str, Prediction]]:
         """Predictions of all candidates, fitted to a training set, for each part that it holds out."""
         bits = np.unpackbits(np.frombuffer(training.is_trained_on, dtype=np.uint8), count=len(self.table.samples))
         train = np.flatnonzero(bits)
         splits = [(train, rows) for rows, _ in training.parts.values()]
         resampled = frozenset(k for k, (_, is_resampled) in enumerate(training.parts.values()) if is_resampled)
         keys = list(training.candidates)
-        predictions: dict[str, StoredPredictions] = {part: {} for part in training.parts}
+        predictions: dict[str, dict[str, Prediction]] = {part: {} for part in training.parts}
         with single_thread():
             for one in evaluate_candidates(
                 list(training.candidates.values()),

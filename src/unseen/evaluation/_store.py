@@ -153,8 +153,11 @@ class Store(AbstractContextManager["Store"]):
 
     def __init__(self, path: str | Path | None) -> None:
         self._lock = threading.Lock()  # joblib reads arguments of calls in a thread of its own
-        self._folder = tempfile.TemporaryDirectory() if path is None else None
-        self.path = Path(path) if self._folder is None else Path(self._folder.name, "results.sqlite")
+        self._folder = None
+        if path is None:
+            self._folder = tempfile.TemporaryDirectory()
+            path = Path(self._folder.name, "results.sqlite")
+        self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if is_special_file(self.path) or self.path.is_dir():
             raise ValueError(f"{self.path} is not a file. Use another name for the results file.")
