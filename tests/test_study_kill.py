@@ -30,9 +30,9 @@ from unseen.evaluation import Protocol
 complete_jobs = engine.complete_jobs
 
 def slowed(jobs, evaluate, *rest):
-    def work(job):
+    def work(*args):
         time.sleep(0.1)
-        return evaluate(job)
+        return evaluate(*args)
     return complete_jobs(jobs, work, *rest)
 
 engine.complete_jobs = slowed
