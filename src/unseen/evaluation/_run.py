@@ -713,28 +713,12 @@ def _describe_candidate(fitted: FittedEnsemble, entry: Entry) -> dict[str, Any]:
 def _describe_ensemble(ensemble: FittedEnsemble) -> dict[str, Any]:
     """The settings of an ensemble in plain values."""
     description = ensemble.to_dict()
-    before = description["calibration"]["before"]
     weights: dict[str, float] = {}
     for member in description["members"]:
         weights[member["model"]] = weights.get(member["model"], 0.0) + member["weight"]
-    projection = next((member for member in ensemble.members if member.head), None)
     return {
         "model": description["name"],
         "members": weights,
         "smoothing": description["smoothing"],
-        "decisions": [
-            {
-                "step": decision["step"].partition(" (")[0],  # without the strength of smoothing
-                "used": decision["is_used"],
-                "natural": float(np.mean(decision["natural"])) / 100,  # acceptance tests count points
-                "skewed": float(np.mean(decision["skewed"])) / 100,
-            }
-            for decision in description["acceptance_tests"]
-        ],
-        "calibration": {
-            "before": {name: before[name] for name in ("ece", "log_loss")},
-            "after": description["calibration"]["after"],
-        },
         "forecast": [end if np.isfinite(end) else None for end in description["forecast"]],
-        "projection": projection and {"model": projection.variant, **projection.settings},
     }
