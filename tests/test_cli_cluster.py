@@ -104,12 +104,11 @@ def test_results_may_come_as_they_are_finished(client, tmp_path):
     assert forgotten(client)
 
 
-@pytest.mark.parametrize(("ahead", "most"), [(3, 3), (None, 4)])
-def test_no_more_items_are_out_than_asked_for(client, ahead, most):
-    """Two for each thread, unless told otherwise; items are drawn only when there is room."""
+def test_no_more_than_two_items_for_each_thread_are_out(client):
+    """Items are drawn only when there is room."""
     seen = []
-    for taken, _ in enumerate(map_on_cluster(partial(squared, 0), drawn(range(12), seen), client, ahead)):
-        assert len(seen) - taken <= most
+    for taken, _ in enumerate(map_on_cluster(partial(squared, 0), drawn(range(12), seen), client)):
+        assert len(seen) - taken <= 4
     assert len(seen) == 12
 
 

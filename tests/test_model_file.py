@@ -164,7 +164,7 @@ WRONG_COLUMNS = {
     "levels that are numbers": (lambda s: s["columns"][4].update(levels=[1, 2, 3]), "'sex' has an invalid entry"),
     "levels that are none": (lambda s: s["columns"][4].update(levels=5), "the columns that the model needs"),
     "equal levels": (lambda s: s["columns"][4].update(levels=["f", "f", "m"]), "'sex' has an invalid entry"),
-    "equal names": (lambda s: s["columns"][1].update(name="x0"), "'x0' occurs more than once"),
+    "equal names": (lambda s: s["columns"][1].update(name="x0"), "2 columns are called 'x0'"),
     "a label that is none": (lambda s: s.update(label=3), "label must be a name or null"),
     "one column fewer": (lambda s: s["columns"].pop(), "its card names 4 columns, but the model takes 5"),
     "no columns": (lambda s: s.pop("columns"), "the columns that the model needs"),

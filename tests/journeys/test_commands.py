@@ -88,7 +88,7 @@ def test_fit_states_what_to_expect(model, six_sites):
     predicted = np.unique(six_sites.y)[held_out_probabilities(LogisticRegression(), six_sites).argmax(axis=1)]
     assert expected > accuracy_score(six_sites.y, predicted) - 0.03
     again = run("fit", six_sites.path, *ROLES, "-o", path, *JOBS, cwd=path.parent, check=False)
-    assert (again.returncode, "is a complete model file" in again.stderr) == (2, True)
+    assert (again.returncode, "exists" in again.stderr) == (2, True)
 
 
 def test_show_prints_the_mean_of_the_held_out_sites(model):
@@ -179,7 +179,7 @@ def test_validate_reports_the_auc_of_its_predictions(home, validated):
     measures = read_rows(home / "tables" / "measures.csv")
     event = f"probability_{max(data.y)}"
     for site in data.sites:
-        rows = [row for row in predictions if row["site"] == site]
+        rows = [row for row in predictions if row["domain"] == site]
         assert len(rows) == (data.site == site).sum()
         expected = roc_auc_score([row["label"] for row in rows], [float(row[event]) for row in rows])
         (value,) = [

@@ -544,7 +544,9 @@ def open_cluster(scheduler: str | None) -> Iterator[Any]:
         return
     distributed = optional_import("distributed", "Working on a cluster")
     # It would print the traceback of an error which the command reports itself.
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL + 1)
+    log = logging.getLogger("distributed.client")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
     try:
         with distributed.Client(scheduler, timeout=CONNECT_SECONDS) as client:
             if not client.nthreads():
@@ -553,6 +555,8 @@ def open_cluster(scheduler: str | None) -> Iterator[Any]:
             yield client
     except ClusterLostError as error:
         raise ConnectionError(str(error)) from error
+    finally:
+        log.setLevel(level)
 
 
 @contextmanager

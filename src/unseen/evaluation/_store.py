@@ -153,10 +153,12 @@ class Store(AbstractContextManager["Store"]):
 
     def __init__(self, path: str | Path | None) -> None:
         self._lock = threading.Lock()  # joblib reads arguments of calls in a thread of its own
-        self._folder = None
-        if path is None:
-            self._folder = tempfile.TemporaryDirectory()
-            path = Path(self._folder.name, "results.sqlite")
+        self._is_temporary = path is None
+        if path is None:  # a temporary file of SQLite, which a killed process does not leave behind
+            self.path = Path(tempfile.gettempdir())
+            with _translate_sqlite_errors(self.path):
+                self._connection = _connect("")
+            return
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if is_special_file(self.path) or self.path.is_dir():
@@ -174,14 +176,13 @@ class Store(AbstractContextManager["Store"]):
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
-        if self._folder is not None:
-            self._folder.cleanup()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with _translate_sqlite_errors(self.path), self._lock, self._connection:
             yield
-        check_unchanged(self.path, self._identity)
+        if not self._is_temporary:
+            check_unchanged(self.path, self._identity)
 
     def add_configuration(self, key: str, config: dict[str, Any]) -> None:
         """Store a configuration with its key."""
@@ -338,7 +339,7 @@ def _check_application(path: Path) -> None:
         )
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path | str) -> sqlite3.Connection:
     """Open a results file, create its tables if necessary, and check its integrity."""
     connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
     try:

@@ -240,12 +240,14 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str | type] = 
     >>> import tempfile
     >>> from pathlib import Path
     >>> import unseen
-    >>> from unseen.datasets import load_digits_table
-    >>> table = load_digits_table()
+    >>> from unseen.datasets import load_hospitals
+    >>> hospitals, new_hospital = load_hospitals()
+    >>> features = ["age", "temperature", "heart_rate", "crp"]
+    >>> fitted = unseen.fit(hospitals, label="diagnosis", domain="hospital", features=features, methods="1-nn")
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     unseen.fit(table, methods="1-nn").save(Path(folder) / "digits.unseen")
-    ...     model = unseen.load_model(Path(folder) / "digits.unseen")
-    >>> model.card["model"], model.predict(table.X[:2]).shape
+    ...     fitted.save(Path(folder) / "fever.unseen")
+    ...     model = unseen.load_model(Path(folder) / "fever.unseen")
+    >>> model.card["model"], model.predict(new_hospital[:2]).shape
     ('1-NN', (2,))
     """
     path = Path(path)

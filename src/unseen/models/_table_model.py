@@ -39,11 +39,12 @@ class TableModel:
     Examples
     --------
     >>> import unseen
-    >>> from unseen.datasets import load_digits_table
-    >>> table = load_digits_table()
-    >>> model = unseen.fit(table, methods="1-NN").estimator
-    >>> model.predict(table.X[:3]).shape
-    (3,)
+    >>> from unseen.datasets import load_hospitals
+    >>> hospitals, _ = load_hospitals()
+    >>> features = ["age", "temperature", "heart_rate", "crp"]
+    >>> model = unseen.fit(hospitals, label="diagnosis", domain="hospital", features=features, methods="1-NN")
+    >>> model.estimator.classes_.tolist()
+    ['bacterial', 'viral']
     """
 
     preprocessor: Any
