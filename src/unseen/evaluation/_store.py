@@ -292,7 +292,7 @@ def _translate_decode_errors(path: Path) -> Iterator[None]:
     """Raise ValueError for contents of an intact database that no run has written."""
     try:
         yield
-    except (LookupError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+    except (EOFError, LookupError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(
             f"{path} is damaged: a result in it cannot be decoded ({error}). Rename or remove the file; the same "
             "command then starts again."
