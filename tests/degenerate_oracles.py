@@ -338,7 +338,7 @@ def judged(subject, case):
 
     A refusal is an error of Python's own kinds, with a message; whatever else is raised or warned of is wrong.
     """
-    with warnings.catch_warnings(), mock.patch("unseen.kernels._size_plan.available_bytes", return_value=MEMORY):
+    with warnings.catch_warnings(), mock.patch("unseen.kernels._nystroem.available_bytes", return_value=MEMORY):
         warnings.simplefilter("error")
         for category in TOLD:
             warnings.simplefilter("ignore", category)

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
 import unseen
-import unseen.kernels._size_plan as size_plan
+import unseen.kernels._nystroem as size_plan
 from helpers import fit_model, three_domains
 from unseen.evaluation import Protocol, Row, Store, Task, make_tasks, run
 from unseen.model_selection import METHODS

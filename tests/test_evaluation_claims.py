@@ -16,7 +16,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from evaluation_sample import NAMES, SAMPLES, SPLITS, D, X, own
 from unseen import DomainCenterer
-from unseen.kernels import _size_plan as _plan
+from unseen.kernels import _nystroem as _plan
 from unseen.model_selection import EvaluationConfig, evaluate_candidates
 from unseen.model_selection import _evaluation as _asking
 from unseen.model_selection._evaluation import (

@@ -139,7 +139,7 @@ def test_a_pool_sees_all_rows_through_landmarks_that_its_projections_share(table
 
 @pytest.fixture
 def few_choice_rows(monkeypatch):
-    monkeypatch.setattr("unseen.kernels._size_plan.CLASSIFIER_CHOICE_ROWS", 36)
+    monkeypatch.setattr("unseen.kernels._nystroem.CLASSIFIER_CHOICE_ROWS", 36)
 
 
 @pytest.mark.usefixtures("few_choice_rows")

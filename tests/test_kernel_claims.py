@@ -13,14 +13,14 @@ from unseen.kernels._kernel import (
     check_spread,
     median_squared_distance,
 )
-from unseen.kernels._nystroem import pivoted_cholesky
-from unseen.kernels._size_plan import (
+from unseen.kernels._nystroem import (
     CHOICE_ROWS,
     EXACT_ROWS,
     LANDMARK_ROWS,
     MAX_LANDMARKS,
     SAMPLE_ROWS,
     TRACE_TOLERANCE,
+    pivoted_cholesky,
 )
 
 

@@ -58,8 +58,8 @@ def test_trees_are_fitted_to_all_rows_and_predict_all_held_out_rows(large):
 def test_validation_fits_the_model_that_fit_returns(large, monkeypatch):
     X, y, site = large
     kept = np.isin(site, np.unique(site)[:3])  # each training set of two sites is large
-    monkeypatch.setattr("unseen.kernels._size_plan.EXACT_ROWS", 500)
-    monkeypatch.setattr("unseen.kernels._size_plan.CLASSIFIER_CHOICE_ROWS", 400)
+    monkeypatch.setattr("unseen.kernels._nystroem.EXACT_ROWS", 500)
+    monkeypatch.setattr("unseen.kernels._nystroem.CLASSIFIER_CHOICE_ROWS", 400)
     X, y, site = X[kept], y[kept], site[kept]
     options = {"positive": "dead", "threshold": "sensitivity=0.9", "methods": "gradient boosting"}
     result = unseen.validate(X, y, sample_domain=site, compare_with=(), **options)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unseen import CIDG, DICA, SCA
-from unseen.kernels import _size_plan as memory
+from unseen.kernels import _nystroem as memory
 
 GIB = 2**30
 

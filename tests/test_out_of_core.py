@@ -152,7 +152,7 @@ def test_a_stream_through_all_landmarks_is_the_exact_projection(parts):
 
 
 def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
-    monkeypatch.setattr("unseen.kernels._size_plan.FIT_ROWS", 120)
+    monkeypatch.setattr("unseen.kernels._nystroem.FIT_ROWS", 120)
     source, table = survey_table(parts / "parts"), load_table(parts / "whole.parquet")
     told = []
 
@@ -173,7 +173,7 @@ def test_a_stream_of_parts_is_one_fit_on_all_rows(parts, monkeypatch):
 
 
 def test_plain_models_see_the_sample(parts, monkeypatch):
-    monkeypatch.setattr("unseen.kernels._size_plan.FIT_ROWS", 150)
+    monkeypatch.setattr("unseen.kernels._nystroem.FIT_ROWS", 150)
     table = load_table(parts / "parts")
     sample = some_of(table, 150)
     found = fit_model(table, "logistic", feature_map="nystroem")
@@ -186,7 +186,7 @@ def test_plain_models_see_the_sample(parts, monkeypatch):
 def large(monkeypatch):
     """What counts as a large table, scaled down."""
     for name, rows in {"EXACT_ROWS": 500, "FIT_ROWS": 150, "CHOICE_ROWS": 90}.items():
-        monkeypatch.setattr(f"unseen.kernels._size_plan.{name}", rows)
+        monkeypatch.setattr(f"unseen.kernels._nystroem.{name}", rows)
 
 
 @pytest.mark.usefixtures("large")

@@ -9,7 +9,7 @@ import pytest
 
 from evaluation_sample import SAMPLES, SPLITS, X
 from unseen import CIDG
-from unseen.kernels import _size_plan as _plan
+from unseen.kernels import _nystroem as _plan
 from unseen.model_selection import (
     PreparedSplits,
 )

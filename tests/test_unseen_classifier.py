@@ -228,14 +228,14 @@ def test_above_a_size_it_goes_by_the_plan_and_says_so(method, pool, alike, monke
     X, y, d = noisy(n_per_cell=15)
     exact = UnseenClassifier([method], transductive=True, ensemble=pool).fit(X, y, sample_domain=NAMES[d])
     for name, rows in {"EXACT_ROWS": len(X) - 1, "CHOICE_ROWS": len(X), "TRACE_TOLERANCE": None}.items():
-        monkeypatch.setattr(f"unseen.kernels._size_plan.{name}", rows)
+        monkeypatch.setattr(f"unseen.kernels._nystroem.{name}", rows)
     large = UnseenClassifier([method], transductive=True, ensemble=pool, verbose=1).fit(X, y, sample_domain=NAMES[d])
     assert (
         "135 rows: models that predict held-out domains are fitted to 135 rows with kernels" in capsys.readouterr().err
     )
     assert large.best_model_ == exact.best_model_
     assert np.mean(large.predict(X, sample_domain=NAMES[d]) == exact.predict(X, sample_domain=NAMES[d])) > alike
-    monkeypatch.setattr("unseen.kernels._size_plan.CHOICE_ROWS", 60)
+    monkeypatch.setattr("unseen.kernels._nystroem.CHOICE_ROWS", 60)
     assert (
         UnseenClassifier([method], transductive=True, ensemble=pool).fit(X, y, sample_domain=NAMES[d]).best_score_
         != exact.best_score_

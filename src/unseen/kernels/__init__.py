@@ -14,9 +14,9 @@ from ._kernel import (
     parse_multiple,
     squared_distances,
 )
-from ._nystroem import PivotedNystroem
-from ._size_plan import (
+from ._nystroem import (
     EXACT_ROWS,
+    PivotedNystroem,
     SizePlan,
     available_bytes,
     check_memory,

@@ -97,11 +97,14 @@ def _variance(X: Any) -> float:
 def median_squared_distance(X: Any) -> float:
     """Return the median of the squared distances between different rows, or 1 if all rows are equal.
 
-    Above `MEDIAN_ROWS` rows a subsample is used. It is selected by hashes of the rows, so the result is deterministic
-    and does not depend on the order of rows.
+    Above `MEDIAN_ROWS` rows a subsample is used, which does not depend on the order of rows: rows at equal distances in
+    the order of a fixed random projection.
     """
     if X.shape[0] > MEDIAN_ROWS:
-        X = X[np.argpartition(_random_ranks(_hash_rows(X)), MEDIAN_ROWS)[:MEDIAN_ROWS]]
+        direction = np.random.default_rng(0).normal(size=X.shape[1])
+        with np.errstate(over="ignore", invalid="ignore"):  # The check below raises for values that are too large.
+            order = np.argsort(X @ direction)
+        X = X[order[((np.arange(MEDIAN_ROWS) + 0.5) * X.shape[0] / MEDIAN_ROWS).astype(np.intp)]]
     (X,) = shift_to_mean(X)
     check_squares(largest_entry(X))
     distances = squared_distances(X)[np.tri(X.shape[0], k=-1, dtype=bool)]
@@ -109,35 +112,6 @@ def median_squared_distance(X: Any) -> float:
     rounding = 4 * np.finfo(float).eps * X.shape[1] ** 0.5 * row_norms(X, squared=True).max()
     distances = distances[distances > max(rounding, 1e-12 * distances.max(initial=0.0))]
     return float(np.median(distances)) if len(distances) else 1.0
-
-
-def _random_ranks(hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Return random numbers to select rows by; copies of a row get independent numbers."""
-    order = np.argsort(hashes, kind="stable")
-    ranked = hashes[order]
-    copy_number = np.empty(len(hashes), dtype=np.uint64)
-    copy_number[order] = np.arange(len(hashes)) - np.searchsorted(ranked, ranked)
-    return _mix(hashes + _mix(copy_number + np.uint64(1)))
-
-
-def _hash_rows(X: Any) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Return a 64-bit hash of the values of each row."""
-    columns = _mix(np.arange(X.shape[1], dtype=np.uint64) + np.uint64(1))
-    hashes = []
-    for rows in gen_batches(X.shape[0], max(1, 2**20 // X.shape[1])):
-        block = X[rows].toarray() if sparse.issparse(X) else X[rows]
-        # Zeros of either sign do not contribute.
-        entries = np.ascontiguousarray(block, dtype=np.float64)
-        bits = np.where(entries == 0, np.uint64(0), _mix(entries.view(np.uint64) ^ columns))
-        hashes.append(_mix(bits.sum(axis=1, dtype=np.uint64)))
-    return np.concatenate(hashes)
-
-
-def _mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Scramble 64-bit integers by the finalizer of the SplitMix64 generator, which relies on wrapping overflow."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 KERNELS = ("cosine", "laplacian", "linear", "poly", "polynomial", "precomputed", "rbf", "sigmoid")
@@ -253,17 +227,17 @@ class Kernel:
     def evaluate_for_centering(self, X: Any, Y: Any = None) -> Array:
         """Return kernel values up to terms that depend on one sample only, which centering removes.
 
-        These terms are left out, and samples are shifted to a suitable origin, so that centering does not cancel
-        digits.
+        For the rbf and the linear kernel these terms are left out, so that centering does not cancel digits.
         """
         if self.kernel == "rbf":
             return self.evaluate_from_distances(squared_distances(X, Y), X.shape[1])
-        rows = self.shift_origin(X)[0]
-        columns = rows if Y is None else self.shift_origin(Y)[0]
-        power = self._power(X.shape[1])
-        if power and not sparse.issparse(columns):
-            return _evaluate_polynomial_for_centering(rows, columns, *power)
-        return self.evaluate(rows, None if Y is None else columns)
+        columns = X if Y is None else Y
+        if self.kernel != "linear" or sparse.issparse(columns):
+            parts = (X,) if Y is None else (X, Y)
+            return self.evaluate(*(part.astype(np.float64, copy=False) for part in parts))
+        origin = columns.mean(axis=0, dtype=np.float64)
+        rows = (X.toarray() if sparse.issparse(X) else X) - origin
+        return product(rows, rows.T if Y is None else (Y - origin).T)
 
     def evaluate_from_distances(self, distances: Array, n_features: int) -> Array:
         """Return ``exp(-gamma distance) - 1`` of squared distances, in place: the rbf kernel for centering.
@@ -272,13 +246,6 @@ class Kernel:
         """
         distances *= -self.gamma_value(n_features)
         return np.expm1(distances, out=distances)
-
-    def _power(self, n_features: int) -> tuple[float, int, float] | None:
-        """Return gamma, degree and coef0 if the kernel is a low power of inner products, otherwise None."""
-        if self.kernel == "linear":
-            return 1.0, 1, 0.0
-        is_power = self.kernel in ("poly", "polynomial") and self.degree in range(1, 10)
-        return (self.gamma_value(n_features), int(self.degree), self.coef0) if is_power else None
 
     def evaluate_diagonal(self, X: Any) -> Array:
         """Return the kernel values of the samples with themselves."""
@@ -368,37 +335,6 @@ def check_spread(centered: float, uncentered: float, caller: str) -> None:
             f"All samples look the same to {caller}: the centered kernel matrix is zero. Check X, the kernel and "
             "gamma. If samples differ by so little that their squares underflow, scale X."
         )
-
-
-def _evaluate_polynomial_for_centering(X: Any, Y: Array, gamma: float, degree: int, coef0: float) -> Array:
-    """Return ``(gamma x'y + coef0)^degree`` without the terms that depend on x only or on y only.
-
-    Centering removes these terms. Far from the origin they dominate, and the rest would lose its digits. With a and b
-    about the mean of `Y`, ``gamma x'y + coef0 = s + t(a) + t(b) + w(a, b)``. Write a power of it as
-    ``s^p + f(a) + f(b) + D(a, b)``. The f and D of the next power follow without subtraction.
-    """
-    origin = Y.mean(axis=0)
-    A = (X.toarray() if sparse.issparse(X) else X) - origin
-    B = Y - origin
-    values = product(gamma * A, B.T)
-    if degree == 1:
-        return values
-    with np.errstate(over="ignore", invalid="ignore"):  # As in `evaluate`.
-        s = gamma * (origin @ origin) + coef0
-        rows = gamma * (A @ origin)
-        columns = gamma * (B @ origin)
-        step = max(1, 2**18 // len(Y))
-        for start in range(0, len(A), step):
-            block = slice(start, start + step)
-            t = rows[block, None]
-            u = columns
-            w = values[block]
-            f, g, D, power = t, u, w, s
-            for _ in range(degree - 1):
-                D = t * g + u * f + (s + t + u) * D + w * (power + f + g + D)
-                f, g, power = (s + t) * f + t * power, (s + u) * g + u * power, power * s
-            values[block] = D
-    return values
 
 
 def center_kernel(K: Array) -> Array:
