@@ -8,14 +8,14 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import polars as pl
 from scipy.special import fdtrc
-from scipy.stats import chi2_contingency
+from scipy.stats import chi2_contingency, rankdata
 from scipy.stats.contingency import crosstab
 from sklearn.metrics import balanced_accuracy_score
 
 from ..linalg import Array, Ints
 from ..tables import Table
+from ..utils.samples import Samples
 from ._permutation_tests import adjust_by_holm
 
 Kind = Literal["missing_code", "units", "identifies_domain", "missing", "constant", "prevalence"]
@@ -544,18 +544,17 @@ def enumerate_names(names: Sequence[str]) -> str:
 
 def measure_column_shift(table: Table) -> tuple[ColumnShift, ...]:
     """Measure for each column how domains differ within classes; the largest shift first."""
-    classes = np.unique(table.y, return_inverse=True)[1]
-    domains = np.unique(table.domain, return_inverse=True)[1]
-    shifts = []
-    for position, column in enumerate(table.schema.columns):
-        rows = pl.DataFrame({"value": table.X[:, position], "class": classes, "domain": domains})
-        shifts.append(_measure_shift(column.name, rows, is_categorical=column.kind == "categorical"))
+    samples = table.samples
+    shifts = [
+        _measure_shift(column.name, table.X[:, position], samples, is_categorical=column.kind == "categorical")
+        for position, column in enumerate(table.schema.columns)
+    ]
     p_values = adjust_by_holm(np.array([shift.p_value for shift in shifts]))
     adjusted = [shift._replace(p_value=p_value) for shift, p_value in zip(shifts, p_values, strict=True)]
     return tuple(sorted(adjusted, key=lambda shift: -shift.explained))
 
 
-def _measure_shift(name: str, rows: pl.DataFrame, *, is_categorical: bool) -> ColumnShift:
+def _measure_shift(name: str, values: Array, samples: Samples, *, is_categorical: bool) -> ColumnShift:
     """Measure the shift of one column, over the classes that are in two domains, with two rows or more in each.
 
     Squares are those of ranks, or of indicators of categories. The difference of a domain from the mean of the others
@@ -563,38 +562,46 @@ def _measure_shift(name: str, rows: pl.DataFrame, *, is_categorical: bool) -> Co
     their shares. Each class counts by its harmonic number of rows, here and elsewhere: what decides how well a
     difference is known.
     """
-    differences = dict.fromkeys(range(rows["domain"].n_unique()))
-    value = pl.col("value")
-    rows = rows.filter(value.is_finite()).filter(pl.len().over("class", "domain") >= MIN_CELL)
-    rows = rows.filter(pl.col("domain").n_unique().over("class") > 1)
-    if rows.is_empty():
-        return ColumnShift(name, 0.0, 1.0, tuple(differences.values()))
-    indicators = [(value == level).cast(pl.Float64) for level in rows["value"].unique()]
-    scores = indicators if is_categorical else [value.rank().over("class")]
-    rows = rows.with_columns(score.alias(f"score{i}") for i, score in enumerate(scores))
-    score = pl.col(r"^score\d+$")
-    n = pl.col("len")
-    n_class = n.sum().over("class")
-    cells = rows.group_by("class", "domain", maintain_order=True).agg(
-        score.mean(), value.mean(), value.var(ddof=0).alias("var"), pl.len()
-    )
-    class_mean = (score * n).sum().over("class") / n_class
-    between = cells.select((score - class_mean) ** 2 * n).sum().sum_horizontal().item()
-    total = rows.select((score - score.mean().over("class")) ** 2).sum().sum_horizontal().item()
-    n_means = cells.height - cells["class"].n_unique()
-    n_within = rows.height - cells.height
+    is_finite = np.isfinite(values)
+    n_domains = samples.domain_codes.max() + 1
+    differences = np.zeros(n_domains)
+    weights = np.zeros(n_domains)
+    total = between = variation = 0.0
+    n_means = n_within = 0
+    for j in range(len(samples.classes)):
+        rows = np.flatnonzero(is_finite & (samples.codes == j))
+        sizes = np.bincount(samples.domain_codes[rows], minlength=n_domains)
+        rows = rows[sizes[samples.domain_codes[rows]] >= MIN_CELL]
+        present, codes, n = np.unique(samples.domain_codes[rows], return_inverse=True, return_counts=True)
+        if len(present) < 2:
+            continue
+        x = values[rows, None]
+        scores = (x == np.unique(x)).astype(np.float64) if is_categorical else rankdata(x, axis=0)
+        members = np.eye(len(n))[codes] / n
+        score_means = members.T @ scores
+        center = scores.mean(axis=0)
+        total += float(np.square(scores - center).sum())
+        between += float(n @ np.square(score_means - center).sum(axis=1))
+        means = score_means if is_categorical else members.T @ x
+        gaps = means - (means.sum(axis=0) - means) / (len(n) - 1)
+        if is_categorical:
+            distances = np.sqrt((gaps**2 / (means - gaps / 2)).sum(axis=1))
+        else:
+            variation += float(np.square(x - means[codes]).sum())
+            distances = gaps[:, 0]
+        weight = 1 / (1 / n + 1 / (n.sum() - n))
+        differences[present] += weight * distances
+        weights[present] += weight
+        n_means += len(n) - 1
+        n_within += len(rows) - len(n)
+    if not n_means:
+        return ColumnShift(name, 0.0, 1.0, (None,) * n_domains)
     mean_square = (total - between) / n_within
     explained = (between - n_means * mean_square) / max(total + mean_square, np.finfo(float).tiny)
     p_value = fdtrc(n_means, n_within, between / n_means / mean_square) if mean_square > 0 else float(between == 0)
-    mean = score if is_categorical else value
-    elsewhere = (mean.sum().over("class") - mean) / (pl.len().over("class") - 1)
-    if is_categorical:  # no share of a category that neither has
-        distance = pl.sum_horizontal(((mean - elsewhere) ** 2 / ((mean + elsewhere) / 2)).fill_nan(0.0)).sqrt()
-    else:
-        distance = (mean - elsewhere) / ((n * pl.col("var")).sum() / n_within).sqrt()
-    weight = 1 / (1 / n + 1 / (n_class - n))
-    cells = cells.select("domain", weight=weight, distance=distance.fill_nan(0.0))
-    means = cells.group_by("domain").agg((pl.col("weight") * pl.col("distance")).sum() / pl.col("weight").sum())
-    differences |= dict(means.iter_rows())
+    scale = 1.0 if is_categorical else np.sqrt(variation / n_within)
+    with np.errstate(divide="ignore", invalid="ignore"):  # A column without variation has no standardized differences.
+        standardized = np.where(differences == 0, 0.0, differences / (weights * scale))
     share = round(float(np.clip(explained, 0.0, 1.0)), 12)
-    return ColumnShift(name, share, float(p_value), tuple(differences.values()))
+    known = [value if weight else None for value, weight in zip(standardized.tolist(), weights, strict=True)]
+    return ColumnShift(name, share, float(p_value), tuple(known))
