@@ -11,11 +11,11 @@ pytest.importorskip("typer", reason="the command needs its extra")
 pytest.importorskip("skops", reason="model files need the extra")
 import polars as pl
 
+import unseen as unseen_library
 from cli_models import FEATURES, encoded, predictions, printed_json, probabilities, unseen
 from unseen.cli._predict import predict
 from unseen.models import Model
 from unseen.models._model_file import load_model
-from unseen.tables import count_agreement, summarize_agreement
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,10 @@ def test_a_table_without_labels_has_no_accuracy(home, tmp_path):
 
 
 def test_whole_numbers_agree_however_they_are_written():
-    labels = pl.Series(["7", " 7", "7.0", "-1", "7.5", "seven", "NA"])
-    classes = np.array([-1, 7])
-    found = summarize_agreement(*count_agreement(labels, [7] * 7, classes), classes)
+    sites = pl.DataFrame({"x": [0.0, 1.0] * 12, "site": ["a", "b", "c"] * 8, "label": [-1, 7] * 12})
+    model = unseen_library.fit(sites, label="label", domain="site", methods="1-nn")
+    labels = ["7", " 7", "7.0", "-1", "7.5", "seven", "NA"]
+    found = model.predict_table({"x": [1.0] * 7, "label": labels}).summary["agreement"]
     assert found["counts"] == [[0, 1], [0, 3]]
     assert (found["others"]["labels"], found["unlabeled"]) == (["7.5", "seven"], 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,24 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from sklearn.utils import check_consistent_length, gen_batches
+from sklearn.utils import check_consistent_length, column_or_1d, gen_batches
 
 from ..exceptions import NewDataWarning, warn
 from ..linalg import Array, Ints
 from ..model_selection import MIN_BATCH_ROWS, Forecast, plan_adaptation
 from ..shift import NoveltyResult
-from ..tables import (
-    NewValues,
-    Schema,
-    encode_class_labels,
-    format_count,
-    has_columns,
-    is_path,
-    select_formulas,
-    write_excel,
-)
+from ..tables import Schema, convert_column, encode_class_labels, format_count, has_columns, is_path, write_excel
 from ..utils.io import atomic_write, check_output_path, escape_controls, temporary_folder
-from ..utils.validation import Labels
+from ..utils.validation import Labels, check_domains
 from ._model_card import describe_card, forecast_from_dict, render_card
 from ._new_data import (
     BatchFacts,
@@ -37,10 +28,9 @@ from ._new_data import (
     NewRows,
     NewTable,
     add_facts,
-    as_array,
     describe_differences,
-    difference_notes,
     measure_batch,
+    score_novelty,
 )
 from ._table_model import TableModel, list_coefficients
 from ._trusted_types import find_width
@@ -336,24 +326,19 @@ class Model:
 
     def read_labeled(self, data: Any, y: Any, sample_domain: Any) -> tuple[Array, Any, Ints]:
         """Return encoded rows whose label is a class of the model, the domain of each or None, and codes of labels."""
-        rows, _ = self._read(data, sample_domain)
-        if y is not None:
-            given = np.asarray(y)
-            check_consistent_length(rows.X, given)
-            codes = np.searchsorted(self.classes_, given).clip(max=len(self.classes_) - 1)
-            is_known = self.classes_[codes] == given
-        else:
-            if rows.labels is None:
-                raise ValueError(
-                    f"Labels are needed, and data have no column {self.schema.label!r}. Pass y, or data with "
-                    "that column."
-                )
-            found = encode_class_labels(rows.labels, self.classes_)
-            is_known = found >= 0  # False for NaN, a missing label
-            codes = np.where(is_known, found, 0).astype(np.intp)
-        if not np.any(is_known):
+        _, rows = self._read(data, sample_domain)
+        labels = rows.labels if y is None else convert_column("y", column_or_1d(y))
+        if labels is None:
+            raise ValueError(
+                f"Labels are needed, and data have no column {self.schema.label!r}. Pass y, or data with that column."
+            )
+        check_consistent_length(rows.X, labels)
+        codes = encode_class_labels(labels, self.classes_)
+        is_known = codes >= 0  # False for NaN, a missing label
+        if not is_known.any():
             raise ValueError("No label of the data is a class of the model.")
-        return rows.X[is_known], None if rows.domain is None else rows.domain[is_known], codes[is_known]
+        domain = None if rows.domain is None else rows.domain[is_known]
+        return rows.X[is_known], domain, codes[is_known].astype(np.intp)
 
     def novelty(self, data: Any, *, sample_domain: Any = None) -> NoveltyResult | dict[str, NoveltyResult]:
         """Compute the distance of samples from the source domains.
@@ -368,32 +353,36 @@ class Model:
         novelty : NoveltyResult or dict
             The novelty of all samples or, if domains have names, of each domain by its name.
         """
-        rows, _ = self._read(data, sample_domain)
+        table, rows = self._read(data, sample_domain)
         facts: BatchFacts = {}
         for batch in gen_batches(len(rows.X), self._max_rows):
-            prepared = self.table_model.prepare(rows.X[batch])
-            facts = add_facts(facts, self._measure(rows, batch, prepared, None))
-        results = {name: self.table_model.novelty.score_moments(own) for name, own in facts["novelty"].items()}
+            part = rows.take(batch)
+            facts = add_facts(facts, measure_batch(self.table_model, self.table_model.prepare(part.X), part, table))
+        results = score_novelty(facts, self.table_model)
         return results[None] if rows.domain is None else results
-
-    def _measure(self, rows: NewRows, batch: slice, prepared: Array, table: NewTable | None) -> BatchFacts:
-        # The results of novelty are named by text.
-        names = None if rows.domain is None else rows.domain[batch].astype(str)
-        return measure_batch(self.table_model, prepared, names, table, rows.X[batch])
 
     def _decision_proba(self, data: Any, sample_domain: Any) -> Array:
         """Return the probabilities that decide the class; warn about differences from the training data."""
         model = self.table_model
-        rows, table = self._read(data, sample_domain)
-        facts: BatchFacts = {"new_levels": rows.new_levels}
+        table, rows = self._read(data, sample_domain)
+        n_rows = len(rows.X)
+        batches = list(gen_batches(n_rows, self._max_rows))
+        if model.transductive:  # rows depend on each other
+            if len(batches) > MAX_TRANSDUCTIVE_BATCHES:
+                raise ValueError(
+                    f"{n_rows:,} rows at once would take too much memory with this model. Use predict_table, which "
+                    "reads them in batches."
+                )
+            batches = [slice(0, n_rows)]
+        facts: BatchFacts = {}
         probabilities = []
-        for batch in self._row_batches(len(rows.X)):
-            prepared = model.prepare(rows.X[batch])
-            facts = add_facts(facts, self._measure(rows, batch, prepared, table))
-            names = None if rows.domain is None else rows.domain[batch]
-            probabilities.append(model.ensemble.decision_proba(prepared, sample_domain=names))
-        differences = describe_differences(facts, len(rows.X), model, table, self.card)
-        for note in difference_notes(differences, len(rows.X)):
+        for batch in batches:
+            part = rows.take(batch)
+            prepared = model.prepare(part.X)
+            facts = add_facts(facts, measure_batch(model, prepared, part, table))
+            probabilities.append(model.ensemble.decision_proba(prepared, sample_domain=part.domain))
+        facts["new_levels"] = rows.new_levels
+        for note in describe_differences(facts, n_rows, model, table, self.card):
             warn(escape_controls(note), NewDataWarning)
         return np.concatenate(probabilities)
 
@@ -402,31 +391,14 @@ class Model:
         """Number of rows whose widest intermediate result takes a bounded amount of memory."""
         return max(MIN_BATCH_ROWS, MAX_BATCH_VALUES // find_width(self.table_model))
 
-    def _row_batches(self, n_rows: int) -> list[slice]:
-        """Divide rows into batches; those of a transductive model, which depend on each other, stay together."""
-        if not self.table_model.transductive:
-            return list(gen_batches(n_rows, self._max_rows)) or [slice(0, 0)]
-        if n_rows > MAX_TRANSDUCTIVE_BATCHES * self._max_rows:
-            raise ValueError(
-                f"{n_rows:,} rows at once would take too much memory with this model. Use predict_table, which reads "
-                "them in batches."
-            )
-        return [slice(0, n_rows)]
-
-    def _read(self, data: Any, sample_domain: Any) -> tuple[NewRows, NewTable | None]:
-        """Read and encode samples; the table is None for arrays."""
-        if not is_path(data) and not has_columns(data):
-            X = as_array(data)
-            if X.ndim != 2:
-                raise ValueError(f"An array must have a row for each sample; got the shape {X.shape}.")
-            domain = None if sample_domain is None else np.asarray(sample_domain)
-            return NewRows(X, domain, {}, None, pl.DataFrame()), None
-        column = sample_domain if isinstance(sample_domain, str) else None
-        table = self.open_table(data, domain=column)
+    def _read(self, data: Any, sample_domain: Any) -> tuple[NewTable, NewRows]:
+        """Read and encode all rows of a table."""
+        is_column = sample_domain is None or isinstance(sample_domain, str)
+        table = self.open_table(data, domain=sample_domain if is_column else None)
         rows = table.read()
-        if sample_domain is not None and column is None:
-            rows = rows._replace(domain=np.asarray(sample_domain))
-        return rows, table
+        if not is_column:
+            rows = rows._replace(domain=check_domains(sample_domain, len(rows.X)).astype(str))
+        return table, rows
 
     def open_table(
         self,
@@ -460,7 +432,12 @@ class Model:
         """
         ensemble = self.table_model.ensemble  # raises an error for other estimators before the data are read
         batch_size = min(batch_size, self._max_rows)
-        table = NewTable(data, self.schema.with_missing_values(missing), domain, batch_size, keep)
+        if is_path(data) or has_columns(data):
+            schema = self.schema.with_missing_values(missing)
+        else:  # an array is encoded already
+            n_features = self.table_model.preprocessor.n_features_in_
+            schema = Schema.from_names(self.schema.feature_names if "schema" in self.card else range(n_features))
+        table = NewTable(data, schema, domain, batch_size, keep)
         if ensemble.smoothing and table.splits_domains:
             table.notices.append(
                 "Predictions are smoothed over the nearest neighbors within a batch, so that they differ slightly from "
@@ -515,35 +492,20 @@ class Model:
         else:
             table = self.open_table(data, domain=domain, keep=keep, batch_size=batch_size)
             notices = table.notices
-        prediction = BatchPrediction(model, table, verbose, coverage, self.card)
+        prediction = BatchPrediction(model, table, self.card, verbose, coverage)
         path = None if output is None else Path(output)
         with closing(prediction.frames(client)) as frames:
             frame = _concatenate(frames, path)
         summary = prediction.summary(None if path is None else str(path))
-        threshold = self.card.get("threshold")
-        summary["threshold"] = threshold if model.threshold is not None and isinstance(threshold, dict) else None
-        return TablePredictions(summary, [*notices, *_make_notices(summary, prediction.facts["formulas"])], frame, path)
-
-
-def _make_notices(summary: dict[str, Any], kept_formulas: dict[str, NewValues]) -> Iterator[str]:
-    """Yield sentences on the threshold, differences from the training data, formulas, and unknown labels."""
-    if summary["threshold"]:
-        yield str(summary["threshold"].get("text", ""))
-    yield from difference_notes(summary, summary["rows"])
-    names = [entry["label"] for entry in summary["labels"]] + [entry["domain"] for entry in summary["novelty"]]
-    formulas = select_formulas(pl.Series([name for name in names if isinstance(name, str)], dtype=pl.String)).to_list()
-    formulas += [example for values in kept_formulas.values() for example in values.examples]
-    if formulas and (summary["output"] or "").lower().endswith(".csv"):
-        yield (
-            f"Cells such as {formulas[0]!r} look like formulas to a spreadsheet. They are written unchanged; import "
-            "their column as text."
-        )
-    unknown = (summary["agreement"] or {}).get("others", {"rows": 0})
-    if unknown["rows"]:
-        yield (
-            f"{format_count(unknown['rows'], 'row')} with labels that the model was not trained on, such as "
-            f"{unknown['labels'][0]!r}: their predictions are always wrong."
-        )
+        summary["threshold"] = self.card.get("threshold") if model.threshold is not None else None
+        notices = [*notices, *filter(None, [(summary["threshold"] or {}).get("text")]), *summary["differences"]]
+        unknown = (summary["agreement"] or {}).get("others", {"rows": 0})
+        if unknown["rows"]:
+            notices.append(
+                f"{format_count(unknown['rows'], 'row')} with labels that the model was not trained on, such as "
+                f"{unknown['labels'][0]!r}: their predictions are always wrong."
+            )
+        return TablePredictions(summary, notices, frame, path)
 
 
 def _concatenate(frames: Iterable[pl.DataFrame], path: Path | None) -> pl.DataFrame | None:

@@ -6,10 +6,8 @@ are dictionaries of values that can be added.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,10 +17,11 @@ import polars as pl
 from scipy.special import bdtrc
 
 from ..estimators import map_on_cluster
-from ..linalg import Array, Moments, merge_moments
+from ..linalg import Array, Ints, Moments, merge_moments
 from ..model_selection import TablePreparation
+from ..shift import NoveltyResult
 from ..tables import (
-    Column,
+    NEW_LEVEL_CODE,
     FrameFile,
     NewValues,
     Schema,
@@ -33,7 +32,7 @@ from ..tables import (
     as_text,
     check_name_lengths,
     choose_batch_size,
-    count_agreement,
+    encode_class_labels,
     find_similar_column,
     format_count,
     format_unknown_column,
@@ -44,10 +43,10 @@ from ..tables import (
     iter_file_batches,
     list_files,
     open_file,
-    select_formulas,
-    summarize_agreement,
+    raise_table_error,
     translate_read_errors,
 )
+from ..utils.io import plain_values
 from ..utils.progress import progress
 from ..utils.validation import EncodedLabels, Labels, format_list
 from ._table_model import TableModel
@@ -93,6 +92,11 @@ class NewRows(NamedTuple):
     labels: pl.Series | None  # true labels, if the table has them
     kept: pl.DataFrame  # columns to copy to the output
 
+    def take(self, batch: slice) -> NewRows:
+        """Select rows, without what describes the whole table."""
+        domain = None if self.domain is None else self.domain[batch]
+        return NewRows(self.X[batch], domain, {}, None, self.kept[batch])
+
 
 class NewTable:
     """A table to predict: one file, several files, or a DataFrame or an array in memory.
@@ -105,17 +109,14 @@ class NewTable:
     def __init__(
         self, data: Any, schema: Schema, domain: str | None, size: int, keep: Sequence[str] | None = None
     ) -> None:
-        files: Sequence[tuple[str, Source]]
+        files: Sequence[tuple[str, Source]] = []
+        are_parts = False
         if is_path(data):
             files = list_files(data)
             are_parts = are_part_names(name for name, _ in files)
-            self._is_domain_per_file = domain is None and is_folder_or_pattern(data) and not are_parts
         else:
             files = [(IN_MEMORY_NAME, FrameFile(_to_frame(data, schema), IN_MEMORY_NAME))]
-            are_parts = False
-            self._is_domain_per_file = False
-            if not has_columns(data):  # an array is encoded already, so that its levels are numbers
-                schema = replace(schema, columns=tuple(Column(name, "numeric") for name in schema.feature_names))
+        self._is_domain_per_file = domain is None and is_path(data) and is_folder_or_pattern(data) and not are_parts
         self.schema = schema
         self.domain = domain
         kept = [] if keep is None or keep == "all" else list(keep)
@@ -130,9 +131,9 @@ class NewTable:
         self._keep = {name: self._common_type(name) for name in kept}
         other_columns = [name for name in (domain, self._label, *self._keep) if name is not None]
         self._columns = list(dict.fromkeys([*schema.feature_names, *other_columns]))
-        self.absent = self._absent_features()  # features that some files lack, in plain values
         self._size = min(size, choose_batch_size(len(self._columns)))
         self.notices = list(dict.fromkeys(self._make_notices(are_parts)))
+        self.absent_notices = list(self._describe_absent())  # differences from training, as those of values
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_files": []}  # workers receive the rows of each batch
@@ -142,9 +143,7 @@ class NewTable:
         lazy = open_file(source)
         types: dict[str, Any] = dict(lazy.collect_schema())
         self.schema.check_columns(types, source.name)
-        problems = [format_unknown_column(name, types) for name in required if name not in types]
-        if problems:
-            raise TableError(problems, source=source.name)
+        raise_table_error([format_unknown_column(name, types) for name in required if name not in types], source.name)
         with translate_read_errors(source, all_exceptions=True):
             return NewFile(name, source, types, int(lazy.select(pl.len()).collect().item()))
 
@@ -155,17 +154,21 @@ class NewTable:
             raise TableError([f"column {name!r} cannot be kept: it holds lists, records or raw bytes, not values."])
         return kinds.pop() if len(kinds) == 1 else pl.String
 
-    def _absent_features(self) -> list[dict[str, Any]]:
-        """List features that some files lack: the names of these files if there are several, and a similar column."""
-        absent: dict[str, dict[str, Any]] = {}
-        for file in self._files:
-            unused = [name for name in file.types if name not in self._columns]
-            for name in self.schema.find_absent(file.types):
-                entry: dict[str, Any] = {"column": name, "files": [], "similar": find_similar_column(name, unused)}
-                entry = absent.setdefault(name, entry)
-                if len(self._files) > 1:
-                    entry["files"].append(file.source.name)
-        return list(absent.values())
+    def _describe_absent(self) -> Iterator[str]:
+        """Yield a sentence for each feature that some files lack."""
+        for name in self.schema.feature_names:
+            files = [file for file in self._files if name not in file.types]
+            if not files:
+                continue
+            where = ""
+            if len(self._files) > 1:
+                where = f" from {format_list((file.source.name for file in files), quote=False)}"
+            similar = find_similar_column(name, [other for other in files[0].types if other not in self._columns])
+            hint = f" Did you mean {similar!r}?" if similar else ""
+            yield (
+                f"The column {name!r} is absent{where}. Some of its values were missing in training, so all of "
+                f"them are treated as missing.{hint}"
+            )
 
     def _make_notices(self, are_parts: bool) -> Iterator[str]:
         """Yield a sentence for each assumption, and for the columns of each file that are not used."""
@@ -174,9 +177,9 @@ class NewTable:
                 f"The {len(self._files):,} files are named like parts of one table, and read as one domain. Set domain "
                 "to the name of a column to distinguish domains."
             )
-        used = set(self._columns)
         for file in self._files:
-            unused = [name for name in self.schema.check_columns(file.types, file.source.name) if name not in used]
+            others = self.schema.check_columns(file.types, file.source.name)
+            unused = [name for name in others if name not in self._columns]
             if unused:
                 names = format_list(unused, 5, quote=False)
                 yield f"{format_count(len(unused), 'column')} of {file.source.name} not used: {names}."
@@ -222,13 +225,13 @@ class NewTable:
 
     def _read_domains(self, batch: RowBatch, column: str) -> Labels:
         labels = as_text(batch.frame[column])
-        is_missing = labels.is_null().to_numpy()
+        is_missing = labels.is_null()
         if is_missing.any():
-            first = batch.rows_before + int(is_missing.argmax()) + 1
+            first = batch.rows_before + is_missing.arg_true()[0] + 1
             problem = f"column {column!r} names no domain for some rows, first for row {first:,}."
             raise TableError([problem], source=batch.file)
         check_name_lengths(labels, column)
-        return np.asarray(labels).astype(str)
+        return labels.to_numpy().astype(str)
 
     def read(self) -> NewRows:
         """Read all rows."""
@@ -242,46 +245,41 @@ class NewTable:
         )
 
 
-def _to_frame(data: Any, schema: Schema) -> Any:
+def _to_frame(data: Any, schema: Schema) -> pl.DataFrame:
     """Convert data with named columns, or an array with a column for each feature, to a frame."""
     if has_columns(data):
         return as_frame(data, IN_MEMORY_NAME)
-    X = as_array(data)
-    if X.ndim != 2 or X.shape[1] != len(schema.columns):
-        raise ValueError(
-            f"An array must have a row for each sample and {format_count(len(schema.columns), 'column')}, encoded as "
-            f"in training; got the shape {X.shape}. Pass a DataFrame to match columns by name."
-        )
-    return as_frame(dict(zip(schema.feature_names, X.T, strict=True)), IN_MEMORY_NAME)
-
-
-def as_array(data: Any) -> Array:
-    """Convert samples that are encoded already to an array of floats."""
     try:
-        return np.asarray(data, dtype=np.float64)
+        X = np.asarray(data, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(
             "data must be a path, a DataFrame of pandas or polars, a dict, a list of dicts, or an "
             f"array of encoded numbers; got {type(data).__name__}."
         ) from error
+    if X.ndim != 2 or X.shape[1] != len(schema.columns):
+        raise ValueError(
+            f"An array must have a row for each sample and {format_count(len(schema.columns), 'column')}, encoded as "
+            f"in training; got the shape {X.shape}. Pass a DataFrame to match columns by name."
+        )
+    return pl.from_numpy(X, schema=schema.feature_names, orient="row")
 
 
-def measure_batch(
-    model: TableModel, prepared: Array, domain: Labels | None, table: NewTable | None, X: Array
-) -> BatchFacts:
-    """Measure the rows of a batch: moments for the novelty of each domain and, for tables, missing values and means.
+def measure_batch(model: TableModel, prepared: Array, rows: NewRows, table: NewTable) -> BatchFacts:
+    """Measure the rows of a batch: for each domain moments for its novelty, and means of columns; missing values.
 
     Without names there is one domain, None.
     """
-    domains = list(EncodedLabels.from_domains(domain, len(X)).iter_rows())
+    domains = list(EncodedLabels.from_domains(rows.domain, len(prepared)).iter_rows())
     features = model.novelty_features(prepared)
-    facts: BatchFacts = {"novelty": {name: model.novelty.moments(features[rows]) for name, rows in domains}}
-    if table is not None:
-        missing = np.isnan(X).sum(axis=0).tolist()
-        facts["missing"] = dict(zip(table.schema.feature_names, missing, strict=True))
-        if isinstance(model.preprocessor, TablePreparation):
-            numbers = prepared[:, : len(model.preprocessor.means_)]  # standardized, and before the levels
-            facts["means"] = {name: Moments.from_values(numbers[rows]) for name, rows in domains}
+    missing = np.isnan(rows.X).sum(axis=0).tolist()
+    facts: BatchFacts = {
+        "new_levels": rows.new_levels,
+        "novelty": {name: model.novelty.moments(features[chosen]) for name, chosen in domains},
+        "missing": dict(zip(table.schema.feature_names, missing, strict=True)),
+    }
+    if isinstance(model.preprocessor, TablePreparation):
+        numbers = prepared[:, : len(model.preprocessor.means_)]  # standardized, and before the levels
+        facts["means"] = {name: Moments.from_values(numbers[chosen]) for name, chosen in domains}
     return facts
 
 
@@ -290,58 +288,71 @@ def add_facts(first: BatchFacts, second: BatchFacts) -> BatchFacts:
     return {kind: merge_moments(first.get(kind, {}), second.get(kind, {})) for kind in first | second}
 
 
+def score_novelty(facts: BatchFacts, model: TableModel) -> dict[Any, NoveltyResult]:
+    """The novelty of each domain by its name, None if there are no names."""
+    return {name: model.novelty.score_moments(moments) for name, moments in facts["novelty"].items()}
+
+
 def describe_differences(
-    facts: BatchFacts, rows: int, model: TableModel, table: NewTable | None, card: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Describe the differences of new data from the training data, in values that JSON can represent.
+    facts: BatchFacts, rows: int, model: TableModel, table: NewTable, card: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield a sentence for each way in which new data differ from the training data.
 
     Parameters
     ----------
     facts : dict
-        The sum of `measure_batch` over all batches, and `new_levels` of the table.
+        The sum of `measure_batch` over all batches.
     rows : int
         Number of rows.
     model : TableModel
         Its novelty score compares domains.
-    table : NewTable or None
-        The new table; None for an array, which has no columns to compare.
+    table : NewTable
+        The new table.
     card : dict
         The model card, with the missing values in training.
     """
-    absent = [] if table is None else table.absent
-    absent_columns = {entry["column"] for entry in absent}
+    yield from table.absent_notices
     missing_in_training = (card.get("data") or {}).get("missing") or {}
-    novelty = []
-    for domain, moments in facts["novelty"].items():
-        result = asdict(model.novelty.score_moments(moments))
-        values = {key: None if isinstance(v, float) and not math.isfinite(v) else v for key, v in result.items()}
-        novelty.append({"domain": domain, **values})
-    return {
-        "absent": absent,
-        "mostly_missing": [
-            {"column": name, "missing": n}
-            for name, n in facts.get("missing", {}).items()
-            if name not in absent_columns and _is_mostly_missing(n, rows, missing_in_training.get(name, 0.0))
-        ],
-        "new_levels": [
-            {"column": name, "rows": values.rows, "levels": list(values.examples)}
-            for name, values in facts.get("new_levels", {}).items()
-        ],
-        "novelty": novelty,
-        "shifted": list(_find_shifted(facts["means"], model, table)) if table and "means" in facts else [],
-    }
+    mostly_missing = [
+        f"{name} ({n_missing:,} of {rows:,} values)"
+        for name, n_missing in facts["missing"].items()
+        if table.has_column(name) and _is_mostly_missing(n_missing, rows, missing_in_training.get(name, 0.0))
+    ]
+    if mostly_missing:
+        yield f"Mostly missing here, so that predictions depend on the other columns: {format_list(mostly_missing)}."
+    for name, values in facts["new_levels"].items():
+        yield (
+            f"The column {name!r} has values that training did not have, in {values.rows:,} of "
+            f"{format_count(rows, 'row')}: {format_list(values.examples)}. They are treated as rare values."
+        )
+    shifted = list(_find_shifted(facts.get("means", {}), model, table))
+    if shifted:
+        yield (
+            "Columns whose mean is far from that of training, in standard deviations: "
+            f"{format_list(shifted, MAX_SHIFTED, quote=False)}. Check their units, and numbers that stand for missing "
+            "values."
+        )
+    far = {name: result for name, result in score_novelty(facts, model).items() if result.far}
+    if far:
+        names = [name for name in far if name is not None]
+        where = f" ({format_list(names, MAX_NAMED_DOMAINS, quote=False)})" if names else ""
+        ratio = max(result.ratio for result in far.values())
+        yield (
+            f"The new rows{where} lie outside of the source domains: their distance is {ratio:.1f} "
+            "times the distance that is usual for a source domain from the others. Check some predictions by hand."
+        )
 
 
-def _find_shifted(means: Mapping[Any, Moments], model: TableModel, table: NewTable) -> Iterator[dict[str, Any]]:
+def _find_shifted(means: Mapping[Any, Moments], model: TableModel, table: NewTable) -> Iterator[str]:
     """Yield columns of numbers whose mean in a new domain is far from that of training, the farthest first."""
-    names = table.schema.feature_names
-    numeric = [name for i, name in enumerate(names) if i not in model.preprocessor.categorical]
     for domain, moments in means.items():
+        where = "" if domain is None else f" of {domain}"
+        names = np.delete(table.schema.feature_names, model.preprocessor.categorical)
         farthest = np.argsort(-np.abs(moments.mean), kind="stable")[:MAX_SHIFTED]
         for i in farthest.tolist():
             shift = float(moments.mean[i])
             if moments.count >= MIN_SHIFT_ROWS and abs(shift) >= MIN_SHIFT:
-                yield {"domain": domain, "column": numeric[i], "shift": shift}
+                yield f"{str(names[i])!r}{where} ({shift:+,.1f})"
 
 
 def _is_mostly_missing(n_missing: int, n_rows: int, share_in_training: float) -> bool:
@@ -350,44 +361,6 @@ def _is_mostly_missing(n_missing: int, n_rows: int, share_in_training: float) ->
         return False
     p_value = bdtrc(n_missing - 1, n_rows, share_in_training)  # of n_missing or more values
     return bool(p_value < SIGNIFICANCE_LEVEL)
-
-
-def difference_notes(facts: Mapping[str, Any], rows: int) -> Iterator[str]:
-    """Yield a sentence for each way in which new data differ from the training data."""
-    for entry in facts["absent"]:
-        where = f" from {format_list(entry['files'], quote=False)}" if entry["files"] else ""
-        hint = f" Did you mean {entry['similar']!r}?" if entry["similar"] else ""
-        yield (
-            f"The column {entry['column']!r} is absent{where}. Some of its values were missing in training, so all of "
-            f"them are treated as missing.{hint}"
-        )
-    if facts["mostly_missing"]:
-        columns = [f"{entry['column']} ({entry['missing']:,} of {rows:,} values)" for entry in facts["mostly_missing"]]
-        yield f"Mostly missing here, so that predictions depend on the other columns: {format_list(columns)}."
-    for entry in facts["new_levels"]:
-        yield (
-            f"The column {entry['column']!r} has values that training did not have, in {entry['rows']:,} of "
-            f"{format_count(rows, 'row')}: {format_list(entry['levels'])}. They are treated as rare values."
-        )
-    if facts["shifted"]:
-        texts = []
-        for entry in facts["shifted"]:
-            where = "" if entry["domain"] is None else f" of {entry['domain']}"
-            texts.append(f"{entry['column']!r}{where} ({entry['shift']:+,.1f})")
-        yield (
-            "Columns whose mean is far from that of training, in standard deviations: "
-            f"{format_list(texts, MAX_SHIFTED, quote=False)}. Check their units, and numbers that stand for missing "
-            "values."
-        )
-    far = [entry for entry in facts["novelty"] if entry["far"]]
-    if far:
-        names = [str(entry["domain"]) for entry in far if entry["domain"] is not None]
-        where = f" ({format_list(names, MAX_NAMED_DOMAINS, quote=False)})" if names else ""
-        farthest = max(far, key=lambda entry: entry["ratio"] or 0.0)
-        yield (
-            f"The new rows{where} lie outside of the source domains: their distance is {farthest['ratio'] or 0.0:.1f} "
-            "times the distance that is usual for a source domain from the others. Check some predictions by hand."
-        )
 
 
 @dataclass
@@ -399,9 +372,9 @@ class BatchPrediction:
 
     model: TableModel
     table: NewTable
+    card: Mapping[str, Any]  # of the model, with which the new data are compared
     verbose: int
     coverage: float | None = None  # of prediction sets; None for no sets
-    card: Mapping[str, Any] = field(default_factory=dict)  # of the model, with which the new data are compared
     centers: Mapping[tuple[int, Any], Moments] | None = None  # of new domains, after the first pass
     facts: BatchFacts = field(default_factory=dict)
 
@@ -409,21 +382,22 @@ class BatchPrediction:
         """Predict batch by batch, in this process or on the workers of a cluster."""
         self.model.ensemble.check_partial_batches()
         if self.model.centers_new_domains:
-            for _ in self._process("Centering", client):
+            for _ in self._process(self._measure_batch, "Centering", client):
                 pass
             self.centers = self.facts["centers"]
             self._check_batch_sizes()
-        yield from self._process("Predicting", client)
+            self.facts = {}
+        yield from self._process(self._predict_batch, "Predicting", client)
         self._check_batch_sizes()  # for models that smooth, the number of rows is known only now
 
     def _check_batch_sizes(self) -> None:
         rows = {name: moments.count for name, moments in self.facts["novelty"].items()}
         self.model.ensemble.check_batches(rows)
 
-    def _process(self, description: str, client: Any) -> Iterator[Any]:
+    def _process(self, process_batch: Callable[[RowBatch], BatchResult], title: str, client: Any) -> Iterator[Any]:
         """Process all batches in order, show progress, and add up their statistics."""
-        with progress(description, self.table.rows, self.verbose) as advance:
-            for n_rows, facts, frame in map_on_cluster(self._process_batch, self.table.batches(), client):
+        with progress(title, self.table.rows, self.verbose) as advance:
+            for n_rows, facts, frame in map_on_cluster(process_batch, self.table.batches(), client):
                 self.facts = add_facts(self.facts, facts)
                 if len(self.facts["novelty"]) > MAX_DOMAINS:
                     raise ValueError(
@@ -433,77 +407,111 @@ class BatchPrediction:
                 yield frame
                 advance(n_rows)
 
-    def _process_batch(self, rows: RowBatch) -> BatchResult:
-        """Compute the statistics of the domains of a batch in the first pass, and its predictions in the last."""
-        batch = self.table.encode(rows)
+    def _measure_batch(self, batch: RowBatch) -> BatchResult:
+        """Compute the statistics of the domains of a batch, for their centers."""
+        rows = self.table.encode(batch)
+        prepared = self.model.prepare(rows.X)
+        facts = measure_batch(self.model, prepared, rows, self.table)
+        facts["centers"] = self.model.ensemble.moments(prepared, rows.domain)
+        return len(prepared), facts, None
+
+    def _predict_batch(self, batch: RowBatch) -> BatchResult:
+        rows = self.table.encode(batch)
         model = self.model
         ensemble = model.ensemble
-        facts: BatchFacts = {}
-        prepared = model.prepare(batch.X)
-        if self.centers is None:
-            facts = measure_batch(model, prepared, batch.domain, self.table, batch.X)
-            if model.centers_new_domains:
-                facts["centers"] = ensemble.moments(prepared, batch.domain)
-                return len(batch.X), facts, None
-        P = ensemble.combine_members(prepared, batch.domain, self.centers)
-        labels = model.classes_[model.decide(P)]
-        facts["labels"] = Counter(labels.tolist())
-        facts["new_levels"] = batch.new_levels
-        texts = [column for column in batch.kept if column.dtype == pl.String]
-        facts["formulas"] = {text.name: NewValues.from_series(select_formulas(text)) for text in texts}
-        if batch.labels is not None:
-            facts["agreement"], others = count_agreement(batch.labels, labels, model.classes_, batch.domain)
-            facts["other_labels"] = {"label": others}
-        columns: dict[str, Any] = {}
-        if batch.domain is not None:
-            columns["domain"] = batch.domain
-        columns["label"] = labels
+        prepared = model.prepare(rows.X)
+        P = ensemble.combine_members(prepared, rows.domain, self.centers)
+        natural = ensemble.with_natural_priors(P)
+        codes = model.decide(P)
+        facts = measure_batch(model, prepared, rows, self.table)
+        facts["totals"] = {"rows": len(P), "confidence": natural.max(axis=1).sum()}
+        facts["labels"] = {"predicted": np.bincount(codes, minlength=len(model.classes_))}
+        if rows.labels is not None:
+            true_codes = encode_class_labels(rows.labels, model.classes_)
+            facts["confusion"] = count_confusion(true_codes, codes, rows.domain, len(model.classes_))
+            others = as_text(rows.labels.filter(true_codes == NEW_LEVEL_CODE))
+            facts["other_labels"] = {"examples": NewValues.from_series(others)}
+        columns: dict[str, Any] = {} if rows.domain is None else {"domain": rows.domain}
+        columns["label"] = model.classes_[codes]
         if self.coverage is not None:
             sets = ensemble.named_sets(P, self.coverage)
-            facts["sets"] = {"classes": sum(map(len, sets)), "rows": len(sets)}
-            columns["set"] = np.array([SET_SEPARATOR.join(map(str, classes)) for classes in sets])
-        natural = ensemble.with_natural_priors(P)
-        facts["confidence"] = {"sum": float(natural.max(axis=1).sum())}
-        for i, name in enumerate(model.classes_.tolist()):
-            columns[f"p({name})"] = natural[:, i]
-        return len(batch.X), facts, _join_columns(batch.kept, columns)
+            facts["sets"] = {"classes": sum(map(len, sets))}
+            columns["set"] = [SET_SEPARATOR.join(map(str, classes)) for classes in sets]
+        columns |= {f"p({name})": natural[:, i] for i, name in enumerate(model.classes_.tolist())}
+        return len(P), facts, _join_columns(rows.kept, pl.DataFrame(columns))
 
     def summary(self, output: str | None) -> dict[str, Any]:
         """Summarize the predictions in values that JSON can represent, after all batches were processed."""
         facts = self.facts
-        n_rows = sum(facts["labels"].values())
-        agreement = None
-        if "agreement" in facts:
-            others = facts["other_labels"]["label"]
-            agreement = summarize_agreement(facts["agreement"], others, self.model.classes_)
+        n_rows = facts["totals"]["rows"]
+        label_rows = zip(self.model.classes_.tolist(), facts["labels"]["predicted"].tolist(), strict=True)
+        sets = None
+        if self.coverage is not None:
+            mean_size = facts["sets"]["classes"] / n_rows
+            is_full = mean_size == len(self.model.classes_)
+            note = self.model.ensemble.explain_full_sets(self.coverage) if is_full else ""
+            sets = {"coverage": self.coverage, "classes": mean_size, "note": note}
         return {
             "output": output,
             "rows": n_rows,
-            "labels": [
-                {"label": label, "rows": facts["labels"].get(label, 0)} for label in self.model.classes_.tolist()
-            ],
-            "confidence": facts["confidence"]["sum"] / n_rows,
+            "labels": [{"label": label, "rows": rows} for label, rows in label_rows],
+            "confidence": float(facts["totals"]["confidence"]) / n_rows,
             "transductive": self.model.transductive,
-            "sets": self._summarize_sets(),
-            "agreement": agreement,
-            **describe_differences(facts, n_rows, self.model, self.table, self.card),
+            "sets": sets,
+            "agreement": self._summarize_agreement(),
+            "differences": list(describe_differences(facts, n_rows, self.model, self.table, self.card)),
+            "novelty": [
+                plain_values({"domain": domain, **asdict(result)})
+                for domain, result in score_novelty(facts, self.model).items()
+            ],
         }
 
-    def _summarize_sets(self) -> dict[str, Any] | None:
-        """Return coverage and mean size of the prediction sets, with a note if all sets contain all classes."""
-        if self.coverage is None:
+    def _summarize_agreement(self) -> dict[str, Any] | None:
+        """Compare predictions with labels: `counts` is the confusion matrix, with a row for each label.
+
+        `others` are labels that are not classes of the model. The result is None if no row has a label.
+        """
+        tables = self.facts.get("confusion", {})
+        domains = []
+        for name, table in tables.items():
+            entry = {"domain": name, "rows": int(table[:-1].sum()), "right": int(np.trace(table))}
+            if entry["rows"]:
+                domains.append({**entry, "accuracy": entry["right"] / entry["rows"]})
+        if not domains:
             return None
-        mean_size = self.facts["sets"]["classes"] / self.facts["sets"]["rows"]
-        is_full = mean_size == len(self.model.classes_)
-        note = self.model.ensemble.explain_full_sets(self.coverage) if is_full else ""
-        return {"coverage": self.coverage, "classes": mean_size, "note": note}
+        total = np.sum(list(tables.values()), axis=0)
+        others = self.facts["other_labels"]["examples"]
+        rows, right = (sum(entry[key] for entry in domains) for key in ("rows", "right"))
+        return {
+            "rows": rows,
+            "right": right,
+            "accuracy": right / rows,
+            "unlabeled": int(total[-1].sum()),
+            "classes": self.model.classes_.tolist(),
+            "counts": total[:-2].tolist(),
+            "others": {"rows": others.rows, "labels": list(others.examples), "counts": total[-2].tolist()},
+            "domains": domains,
+        }
 
 
-def _join_columns(kept: Any, predictions: dict[str, Any]) -> pl.DataFrame:
+def count_confusion(labels: Array, predicted: Ints, domain: Labels | None, n_classes: int) -> dict[Any, Ints]:
+    """Count rows of each domain by label (rows) and prediction (columns).
+
+    The last two rows are those of labels that are not classes, with the code -1, and of missing labels, NaN.
+    """
+    rows = np.where(np.isnan(labels), n_classes + 1, np.where(labels == NEW_LEVEL_CODE, n_classes, labels)).astype(int)
+    counts = {}
+    for name, chosen in EncodedLabels.from_domains(domain, len(rows)).iter_rows():
+        counts[name] = np.zeros((n_classes + 2, n_classes), dtype=np.intp)
+        np.add.at(counts[name], (rows[chosen], predicted[chosen]), 1)
+    return counts
+
+
+def _join_columns(kept: pl.DataFrame, predictions: pl.DataFrame) -> pl.DataFrame:
     """Join kept columns and predictions; append " (input)" to names of kept columns that occur in both."""
-    taken = {*predictions, *kept.columns}
+    taken = {*predictions.columns, *kept.columns}
     names = {name: name for name in kept.columns}
-    for name in set(kept.columns).intersection(predictions):
+    for name in set(kept.columns).intersection(predictions.columns):
         while names[name] in taken:
             names[name] += " (input)"
-    return pl.concat([kept.rename(names), pl.DataFrame(predictions)], how="horizontal")
+    return pl.concat([kept.rename(names), predictions], how="horizontal")

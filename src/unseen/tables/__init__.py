@@ -27,27 +27,27 @@ from ._load import (
     table_from_arrays,
 )
 from ._schema import (
+    NEW_LEVEL_CODE,
     Column,
     NewValues,
     Scale,
     Schema,
     check_feature_magnitudes,
-    count_agreement,
     encode_class_labels,
     make_preprocessor,
-    summarize_agreement,
 )
 from ._survey import check_name_lengths, choose_batch_size
 from ._values import (
     TableError,
     as_frame,
     as_text,
+    convert_column,
     find_similar_column,
     format_count,
     format_unknown_column,
     has_columns,
     is_readable,
-    select_formulas,
+    raise_table_error,
     translate_read_errors,
 )
 

@@ -31,7 +31,7 @@ from ._files import (
     list_files,
     open_file,
 )
-from ._schema import Column, Schema, check_feature_magnitudes, describe_columns
+from ._schema import Schema, check_feature_magnitudes, describe_columns
 from ._survey import Part, Survey, choose_batch_size, survey_batches
 from ._values import (
     TableError,
@@ -496,6 +496,6 @@ def table_from_arrays(X: Any, y: Any, sample_domain: Any, caller: str = "The fun
         raise ValueError(
             f"{caller} needs samples of at least 2 domains; sample_domain has only {domain.tolist()[0]!r}."
         )
-    schema = Schema(tuple(Column(f"feature {j}", "numeric") for j in range(X.shape[1])))
+    schema = Schema.from_names(f"feature {j}" for j in range(X.shape[1]))
     check_feature_magnitudes(X, schema)
     return Table(X, y, domain, schema, [], "arrays")

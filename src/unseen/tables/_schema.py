@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
@@ -115,6 +114,11 @@ class Schema:
     label: str | None = None
     domain: str | None = None
     group: str | None = None
+
+    @classmethod
+    def from_names(cls, names: Iterable[object]) -> Schema:
+        """Make the schema of an array, in which all columns are numeric."""
+        return cls(tuple(Column(str(name), "numeric") for name in names))
 
     @property
     def feature_names(self) -> list[str]:
@@ -267,56 +271,6 @@ def encode_levels(series: pl.Series, levels: tuple[str, ...]) -> NDArray[np.floa
     if codes.null_count() > text.null_count():  # A code may be written with a decimal point in one file only.
         codes = codes.fill_null(as_levels(text).cast(pl.Enum(levels), strict=False).to_physical().cast(pl.Float64))
     return np.where(text.is_null().to_numpy(), np.nan, codes.fill_null(NEW_LEVEL_CODE).to_numpy())
-
-
-def count_agreement(
-    labels: pl.Series, predicted: Any, classes: NDArray[Any], domain: Any = None
-) -> tuple[Counter[tuple[str | None, int | None, int]], NewValues]:
-    """Count rows by domain, by the index of their label among the classes, and by that of the prediction.
-
-    The index of a label is -1 if it is not a class, and None if it is missing. The domain is None if all rows belong to
-    one without a name. The second result are the labels that are not classes. Results of batches can be added.
-    """
-    codes = encode_class_labels(labels, classes)
-    others = NewValues.from_series(as_text(labels.filter(codes == NEW_LEVEL_CODE)))
-    label_codes = pl.Series(codes, nan_to_null=True).cast(pl.Int64).to_list()
-    order = np.argsort(classes)
-    predicted_codes = order[np.searchsorted(classes, np.asarray(predicted), sorter=order)].tolist()
-    domains = [None] * len(label_codes) if domain is None else np.asarray(domain).tolist()
-    return Counter(zip(domains, label_codes, predicted_codes, strict=True)), others
-
-
-def summarize_agreement(
-    counts: Mapping[tuple[Any, int | None, int], int], others: NewValues, classes: NDArray[Any]
-) -> dict[str, Any] | None:
-    """Summarize the result of `count_agreement` for JSON: `counts` is the confusion matrix, with a row for each label.
-
-    `others` are labels that are not classes. The summary is None if no row has a label.
-    """
-    # Label -1 addresses the last row, which sums over all labels that are not classes of the model.
-    table: NDArray[np.intp] = np.zeros((len(classes) + 1, len(classes)), dtype=np.intp)
-    unlabeled = 0
-    by_domain: dict[Any, dict[str, Any]] = {}
-    for (domain, label, predicted), rows in counts.items():
-        if label is None:
-            unlabeled += rows
-            continue
-        table[label, predicted] += rows
-        entry = by_domain.setdefault(domain, {"domain": domain, "rows": 0, "right": 0})
-        entry["rows"] += rows
-        entry["right"] += rows * (label == predicted)
-    if not by_domain:
-        return None
-    total = {key: sum(entry[key] for entry in by_domain.values()) for key in ("rows", "right")}
-    return {
-        **total,
-        "accuracy": total["right"] / total["rows"],
-        "unlabeled": unlabeled,
-        "classes": classes.tolist(),
-        "counts": table[:-1].tolist(),
-        "others": {"rows": others.rows, "labels": list(others.examples), "counts": table[-1].tolist()},
-        "domains": [{**entry, "accuracy": entry["right"] / entry["rows"]} for entry in by_domain.values()],
-    }
 
 
 def encode_class_labels(labels: pl.Series, classes: NDArray[Any]) -> NDArray[np.float64]:

@@ -345,12 +345,6 @@ def _convert_durations(series: pl.Series) -> pl.Series:
     return ticks // ticks_per_second + (ticks % ticks_per_second) / ticks_per_second
 
 
-def select_formulas(text: pl.Series) -> pl.Series:
-    """Select the text that a spreadsheet takes for a formula, which numbers such as -1 are not."""
-    is_number = text.cast(pl.Float64, strict=False).is_not_null()
-    return text.filter(text.str.contains(r"^[=+\-@\t\r]") & ~is_number)
-
-
 def list_distinct(text: pl.Series) -> list[str]:
     """List the distinct values of a text column in order of appearance, without missing values."""
     return text.drop_nulls().unique(maintain_order=True).to_list()
