@@ -12,6 +12,7 @@ the functions below run after skops and before the first prediction, on the arra
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,8 @@ BOOSTING_FIELDS = {
     "depth",
     "is_leaf",
 }
+# Fields of both kinds of nodes that describe training, which predictions do not read.
+TRAINING_FIELDS = {"impurity", "n_node_samples", "weighted_n_node_samples", "count", "gain", "bin_threshold"}
 # Attributes of fitted boosting that a file does not hold: a random generator, an encoder of labels, the loss, which
 # follows from the number of classes, and the encoder of categories, which follows from the categories.
 DROPPED_ATTRIBUTES = ("_feature_subsample_rng", "_label_encoder", "_loss", "_preprocessor")
@@ -81,8 +84,16 @@ def check_node_fields() -> None:
         )
 
 
+def clear_training_fields(nodes: Array) -> None:
+    """Set fields of nodes that only describe their training to zero, so that files are smaller."""
+    for name in TRAINING_FIELDS.intersection(nodes.dtype.fields or ()):
+        nodes[name] = 0
+
+
 def strip_boosting(boosting: Any) -> None:
     """Remove from boosting what predictions do not need, or what follows from the rest, before it is stored."""
+    for tree in itertools.chain(*getattr(boosting, "_predictors", ())):
+        clear_training_fields(tree.nodes)
     encoder = getattr(boosting, "_preprocessor", None)
     for name in DROPPED_ATTRIBUTES:
         vars(boosting).pop(name, None)

@@ -29,6 +29,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import LabelBinarizer, Normalizer, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
+from sklearn.tree._tree import Tree
 
 from ..estimators import (
     CIDG,
@@ -56,6 +57,7 @@ from ._trees import (
     TreePredictor,
     check_boosting,
     check_forest,
+    clear_training_fields,
     restore_boosting,
     strip_boosting,
 )
@@ -253,6 +255,8 @@ def copy_for_file(model: Any) -> Any:
     for part in _parts(copied):
         if isinstance(part, HistGradientBoostingClassifier):
             strip_boosting(part)
+        elif isinstance(part, Tree):
+            clear_training_fields(part.__getstate__()["nodes"])
     if isinstance(copied, TableModel):
         for member in copied.ensemble.members_:
             for _, step in member.steps:
