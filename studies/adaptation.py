@@ -41,6 +41,7 @@ from unseen.model_selection import (
     adapt_ensemble,
     plan_adaptation,
     prepare_samples,
+    refit_ensemble,
     score_gains,
     select_model,
     single_thread,
@@ -99,7 +100,7 @@ def evaluate_site(sources: Samples, site: Samples, preparation: Any) -> list[dic
         model = select_model(candidates, sources, splits, config)
         fitted = clone(preparation).fit(sources.X)
         prepared = prepare_samples(fitted, sources)
-        ensemble, _ = model.refit(prepared, SizePlan.from_rows(len(prepared), exact=True), config)
+        ensemble, _ = refit_ensemble(model, prepared, SizePlan.from_rows(len(prepared), exact=True), config)
     X = fitted.transform(site.X)
     part = HeldOutDomain("site", ensemble.predict_proba(X), site.codes)
     plan = plan_adaptation(ensemble)

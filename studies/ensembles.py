@@ -180,7 +180,7 @@ class Answers:
     def evaluate(self) -> dict[str, Any]:
         """Everything that is measured on one task."""
         ballot, parts = self.ballot, [self.task.sources.X[test] for _, test in self.task.held_out]
-        field = ballot.candidate_results()
+        field = ballot.candidate_results
         pool_ids = set(map(id, self.pool))
         at = {id(candidate): j for j, candidate in enumerate(self.candidates)}
         found: dict[str, Any] = {

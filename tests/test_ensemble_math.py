@@ -21,7 +21,7 @@ from unseen.model_selection import (
     OutOfDomainPredictions,
     Prediction,
     TrialSplits,
-    _refit,
+    _splitters,
     forecast,
     select_model,
 )
@@ -413,10 +413,10 @@ def test_calibration_tells_the_honest_from_the_sure():
 
 def test_votes_have_room_in_memory(monkeypatch):
     X, y, d = three_domains(n_per_cell=30)
-    monkeypatch.setattr(_refit, "MAX_DECISION_SCORES", 10 * 3 * 100)  # for a hundred samples of three classes
+    monkeypatch.setattr(_splitters, "MAX_DECISION_SCORES", 10 * 3 * 100)  # for a hundred samples of three classes
     candidates = [*METHODS["logistic"].candidates(3), *METHODS["logistic"].candidates(3)]
     splits = list(LeaveOneDomainOut().split(X, y, d))
-    pooling = select_model(candidates, Samples(X, y, d), splits, EvaluationConfig(), transductive=True).ensemble
+    pooling = select_model(candidates, Samples(X, y, d), splits, EvaluationConfig(), transductive=True)
     sizes = [len(codes) for codes in pooling.codes]
     assert sum(sizes) <= 110 < len(X)
     assert all(set(codes) == {0, 1, 2} for codes in pooling.codes)

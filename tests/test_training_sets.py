@@ -49,7 +49,7 @@ def test_shared_training_sets_hardly_change_scores():
     samples = many_domains(26, rows=20)
     splits = list(LeaveOneDomainOut().split(samples.X, samples.y, samples.domain))
     candidates = list(METHODS["logistic"].candidates(2))
-    shared = select_model(candidates, samples, splits, EvaluationConfig(), ensemble=False).ensemble
+    shared = select_model(candidates, samples, splits, EvaluationConfig(), ensemble=False)
     assert len(shared.scores) == 26
     alone = []
     for train, test in splits:

@@ -49,7 +49,9 @@ def contenders(methods, X, y, d, splits, feature_map=None):
     model = UnseenClassifier(methods, feature_map=feature_map, transductive=True)
     model.classes_ = np.unique(y)
     config = EvaluationConfig(scoring=model.scoring, balance=model.balance)
-    return model._select(model._methods(X), Samples(X, y, d), splits, SizePlan.from_rows(len(y)), config).results
+    return model._select(
+        model._methods(X), Samples(X, y, d), splits, SizePlan.from_rows(len(y)), config
+    ).candidate_results
 
 
 def pipeline_of(candidate, gamma=None):

@@ -26,7 +26,6 @@ from ..model_selection import (
     EXPECTED_ERRORS,
     METHODS,
     Candidate,
-    CandidatePredictions,
     EnsembleClassifier,
     EvaluationConfig,
     FittedCandidates,
@@ -35,7 +34,6 @@ from ..model_selection import (
     OutOfDomainPredictions,
     Prediction,
     Scorer,
-    SelectedModel,
     TableSize,
     TrialSplits,
     describe_method,
@@ -43,10 +41,8 @@ from ..model_selection import (
     expand_methods,
     get_metric,
     group_by,
-    make_trials,
     method_names,
     parse_methods,
-    predict_trials,
     single_thread,
 )
 from ..models import choose_ensemble_threshold, list_candidates, make_preparation, refit_selected
@@ -447,7 +443,7 @@ class Selection:
         if by_key:
             splits = [(np.searchsorted(used, a), np.searchsorted(used, b)) for a, b in splits]
             skewed = any(entry.transductive for entry in entries)
-            trials = make_trials(len(by_key), samples, splits, skewed=skewed)
+            trials = TrialSplits.from_splits(samples, splits, skewed=skewed, n_candidates=len(by_key))
         return cls(train, test, entries, list(by_key.values()), used, samples, trials)
 
     def arrange(self, stored: Sequence[StoredPredictions], classes: Labels) -> list[Prediction]:
@@ -521,15 +517,28 @@ class Study:
         if trials is None:
             return [replace(row, **entry.failure) for row, entry in placed]
         with single_thread(), ignore_warnings(UndefinedMetricWarning):  # the result shows where it is not defined
+            predictions: Iterable[Prediction]
             if stored is None:
-                predictions = predict_trials(selection.candidates, selection.samples, trials, self.config)
-            else:
-                arranged = selection.arrange(stored, self.table.samples.classes)
-                predictions = CandidatePredictions(
-                    selection.candidates, selection.samples, trials, arranged, self.config
+                predictions = evaluate_candidates(
+                    selection.candidates,
+                    selection.samples,
+                    trials.splits,
+                    self.config,
+                    with_decision_scores=True,
+                    resampled=trials.skewed_positions,
                 )
+            else:
+                predictions = selection.arrange(stored, self.table.samples.classes)
+            out_of_domain = OutOfDomainPredictions(
+                selection.candidates,
+                selection.samples,
+                trials,
+                predictions,
+                self.config.scoring,
+                self.config.balance,
+            )
             fitted: FittedCandidates = {}  # members that several models have are fitted once
-            return [self._predict(row, entry, predictions, selection, fitted) for row, entry in placed]
+            return [self._predict(row, entry, out_of_domain, selection, fitted) for row, entry in placed]
 
     def _kind(self, name: str) -> str:
         methods = self.models[name]
@@ -539,23 +548,26 @@ class Study:
         self,
         row: Row,
         entry: Entry,
-        predictions: CandidatePredictions,
+        out_of_domain: OutOfDomainPredictions,
         selection: Selection,
         already_fitted: FittedCandidates,
     ) -> Row:
         """Select among the predictions of a method, fit the model, and predict the targets."""
         train, test = selection.train, selection.test
+        positions = [selection.candidates.index(candidate) for candidate in entry.candidates]
         row = replace(row, machine=environment_info())
         if entry.failure:
             return replace(row, **entry.failure)
         start = time.perf_counter()
         expected: Any = Exception if any(method.own for method in self.models[row.method]) else EXPECTED_ERRORS
         try:
-            out_of_domain = predictions.restrict(entry.candidates, skewed=entry.transductive)
             fitted = out_of_domain.select(
-                self.config.preparation, ensemble=entry.is_ensemble, transductive=entry.transductive
+                self.config.preparation,
+                ensemble=entry.is_ensemble,
+                transductive=entry.transductive,
+                among=entry.candidates,
             )
-            model = HeldOutModel.fit(SelectedModel([], fitted), self.table, train, entry.plan, self, already_fitted)
+            model = HeldOutModel.fit(fitted, self.table, train, entry.plan, self, already_fitted)
             codes, P = model.predict(self.table.samples.take(test))
             scores = self._score(test, codes, P, model.ensemble)
             importance = None
@@ -566,19 +578,18 @@ class Study:
                 )
                 importance = {"score": score, "losses": losses.tolist()}
         except expected as error:
-            own = set(map(id, entry.candidates))
-            reasons = [one.error for one in predictions.predictions if id(predictions.candidates[one.candidate]) in own]
+            reasons = [out_of_domain.results["errors"][j] for j in positions]
             reason = next(filter(None, reasons), f"{type(error).__name__}: {error}")
             return replace(row, status="failed", reason=reason)
         score = float(np.mean(codes == self.table.samples.codes[test]))
         if self.config.scoring != "accuracy":
             score = float(np.mean([*scores.values()]))
-        seconds = float(out_of_domain.results["seconds"].sum()) + time.perf_counter() - start
+        seconds = float(out_of_domain.results["seconds"][positions].sum()) + time.perf_counter() - start
         return replace(
             row,
             accuracy=score if np.isfinite(score) else None,
             accuracies=scores,
-            validation=_validation_score(fitted, out_of_domain),
+            validation=_validation_score(fitted, out_of_domain.results["mean_test_score"][positions]),
             settings=_describe_ensemble(fitted) if entry.is_ensemble else _describe_candidate(fitted, entry),
             threshold=self._threshold(fitted, model.ensemble),
             transductive=fitted.is_transductive,
@@ -665,16 +676,16 @@ class HeldOutModel:
     @classmethod
     def fit(
         cls,
-        selected: SelectedModel,
+        selected: FittedEnsemble,
         table: Table,
         train: Ints,
         plan: SizePlan,
         study: Study,
-        fitted: FittedCandidates | None = None,
+        already_fitted: FittedCandidates | None = None,
     ) -> HeldOutModel:
-        """Fit preparation and members, except those that are `fitted` already, to the training rows."""
+        """Fit preparation and members, except members that were fitted already, to the training rows."""
         preparation, _, ensemble, _ = refit_selected(
-            selected, table.take(train), plan, study.config, seed=study.protocol.seed, fitted=fitted
+            selected, table.take(train), plan, study.config, seed=study.protocol.seed, already_fitted=already_fitted
         )
         return cls(preparation, ensemble, table.samples.classes)
 
@@ -696,10 +707,9 @@ class HeldOutModel:
         return self.predict(Samples(X, np.zeros(len(X)), domain))[1]
 
 
-def _validation_score(fitted: FittedEnsemble, out_of_domain: OutOfDomainPredictions) -> float | None:
-    """Mean cross-fitted score; with a single validation split, which is not cross-fitted, the best one."""
-    scores = fitted.scores if np.isfinite(fitted.scores).any() else out_of_domain.results["mean_test_score"]
-    return float(np.nanmean(fitted.scores)) if scores is fitted.scores else float(np.nanmax(scores, initial=-np.inf))
+def _validation_score(fitted: FittedEnsemble, means: Array) -> float:
+    """Mean cross-fitted score; with a single validation split, which is not cross-fitted, the best of the `means`."""
+    return fitted.mean if np.isfinite(fitted.scores).any() else float(np.nanmax(means, initial=-np.inf))
 
 
 def _describe_candidate(fitted: FittedEnsemble, entry: Entry) -> dict[str, Any]:

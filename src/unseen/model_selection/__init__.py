@@ -42,7 +42,6 @@ from ._evaluation import (
     EvaluationConfig,
     Prediction,
     PreparedSplits,
-    ProgressOptions,
     decision_scores,
     evaluate_candidates,
     evaluate_group,
@@ -81,16 +80,12 @@ from ._preparation import TablePreparation, prepare_samples, tree_features, tree
 from ._projection_search import ProjectionSearchCV
 from ._refit import (
     AVERAGE_METHODS,
-    CandidatePredictions,
     FittedCandidates,
-    SelectedModel,
     check_comparison_size,
     iterate_averages,
     limit_evaluation_rows,
     make_average_candidates,
-    make_trials,
-    predict_trials,
-    refit_candidates,
+    refit_ensemble,
     select_model,
 )
 from ._scoring import (

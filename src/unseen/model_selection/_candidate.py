@@ -44,7 +44,7 @@ Features = Literal["prepared", "raw"]
 CANDIDATE_LANDMARKS = 500
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """An unfitted classifier, with an unfitted transformer before it or without one.
 

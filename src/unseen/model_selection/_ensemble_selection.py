@@ -39,7 +39,7 @@ from ._ensemble_math import (
     standard_error,
 )
 from ._evaluation import Prediction
-from ._leaderboard import Forecast
+from ._leaderboard import Forecast, Leaderboard, LeaderboardRow
 from ._preparation import prepare_samples
 from ._scoring import (
     KINDS_BY_SIMPLICITY,
@@ -119,6 +119,11 @@ class FittedEnsemble:
         return self.predictions.codes
 
     @property
+    def candidate_results(self) -> list[CandidateResult]:
+        """Cross-fitted results of the best settings of each variant, also of those that are no members."""
+        return self.predictions.candidate_results
+
+    @property
     def metric(self) -> Metric:
         """Names of the metric."""
         return get_metric(self.predictions.scorer.scoring)
@@ -173,6 +178,42 @@ class FittedEnsemble:
             n_rows = np.array([len(codes) for codes in self.codes])[is_defined]
         bounds = metric_range(scorer.scoring, len(scorer.samples.classes))
         return Forecast.from_scores(self.scores[is_defined], self.metric, bounds, n_rows)
+
+    def leaderboard(self, names: Sequence[str]) -> Leaderboard:
+        """Ensembles and candidates, best first; `names` are those of held-out domains."""
+        weights: dict[str, float] = {}
+        for member, weight in zip(self.members, self.weights.tolist(), strict=True):
+            weights[member.variant] = weights.get(member.variant, 0.0) + weight
+        rows = [
+            LeaderboardRow(
+                model=result.name,
+                kind=result.kind,
+                mean=result.mean,
+                standard_error=standard_error(result.scores[result.defined]),
+                scores=dict(zip(names, result.scores.tolist(), strict=True)),
+                params=result.candidate.params,
+                seconds=result.seconds,
+                weight=weights.get(result.name, 0.0),
+                is_selected=not self.trials and result.candidate is self.members[0],
+            )
+            for result in self.candidate_results
+        ]
+        for trial in self.trials:
+            is_selected = trial.trial_name == self.trial_name
+            rows.append(
+                LeaderboardRow(
+                    model=trial.trial_name,
+                    kind=trial.trial_kind,
+                    mean=trial.mean,
+                    standard_error=standard_error(trial.scores[np.isfinite(trial.scores)]),
+                    scores=dict(zip(names, trial.scores.tolist(), strict=True)),
+                    skewed=float(np.nanmean(trial.skewed)) if np.isfinite(trial.skewed).any() else np.nan,
+                    weight=float(is_selected),
+                    reason="" if trial.acceptance_test is None else trial.acceptance_test.reason,
+                    is_selected=is_selected,
+                )
+            )
+        return Leaderboard(sorted(rows, key=lambda row: -np.nan_to_num(row.mean, nan=-np.inf)))
 
     def to_dict(self) -> dict[str, Any]:
         """The one description of an ensemble in plain values, for model cards and reports."""
@@ -312,7 +353,6 @@ class OutOfDomainPredictions:
             self.inverse_temperatures[:, j] = self._fit_temperatures(j)
         natural = (prediction for prediction in predictions if prediction.split < len(parts))
         self.results = tabulate_scores(natural, self._score_candidate, len(candidates), len(parts))
-        self.scorer.warn_undefined(self.results["defined"])
 
     def _scores(self, j: int, k: int, fold: int) -> Array:
         """Decision scores of a candidate for a part, by a model not trained on what a fold leaves out if there is one.
@@ -370,6 +410,7 @@ class OutOfDomainPredictions:
             fold_results.append(restrict_results({**self.results, "scores": scores}, kept))
         return fold_results
 
+    @cached_property
     def candidate_results(self) -> list[CandidateResult]:
         """Results of the best settings of each variant."""
         return best_by_variant(self.candidates, self.results, self.trials.folds, self.fold_results)
@@ -385,23 +426,23 @@ class OutOfDomainPredictions:
         """Fit the ensemble, or select one candidate, of all or `among` some.
 
         Neighbors for smoothing are searched among features that the `preparation` gives. Raises ValueError if no
-        candidate has a score.
+        candidate has a score, and warns if the metric is not defined on some parts.
         """
-        allowed = set(map(id, self.candidates if among is None else among))
+        self.scorer.warn_undefined(self.results["defined"])
+        allowed = set(self.candidates if among is None else among)
         best = self._best(self.results, allowed)
         if not ensemble:
             return self.fit_single(best, [self._best(results, allowed) for results in self.fold_results])
-        is_candidate = np.array([id(candidate) in allowed for candidate in self.candidates])
+        is_candidate = np.array([candidate in allowed for candidate in self.candidates])
         features = [self._prepare_part(part, preparation) for part in self.trials.natural] if transductive else None
         return self.fit_ensemble(features, is_candidate)
 
-    def _best(self, results: dict[str, Any], allowed: set[int]) -> int:
+    def _best(self, results: dict[str, Any], allowed: set[Candidate]) -> int:
         """Position of the best candidate, by scores on the parts that count in these results."""
-        positions = {id(candidate): j for j, candidate in enumerate(self.candidates)}
         if not results["defined"].any():  # nothing to select by
-            return best_index(results, [positions[key] for key in positions if key in allowed])
-        by_variant = best_by_variant(self.candidates, results, self.trials.folds)
-        return positions[id(select_result([one for one in by_variant if id(one.candidate) in allowed]).candidate)]
+            return best_index(results, [j for j, candidate in enumerate(self.candidates) if candidate in allowed])
+        by_variant = best_by_variant(self.candidates, results, self.trials.folds, among=allowed)
+        return self.candidates.index(select_result(by_variant).candidate)
 
     def _prepare_part(self, split: Split, preparation: Any) -> Any:
         """Features of the held-out rows as models receive them."""

@@ -78,17 +78,6 @@ IndexedCandidate = tuple[int, Candidate]
 
 
 @dataclass(frozen=True)
-class ProgressOptions:
-    """How progress is shown: a description, and verbosity."""
-
-    description: str = ""
-    verbose: int = 0
-
-
-SILENT = ProgressOptions()
-
-
-@dataclass(frozen=True)
 class EvaluationConfig:
     """How candidates are evaluated.
 
@@ -102,15 +91,18 @@ class EvaluationConfig:
         What has equal weight among the training rows of each split, for classifiers that take sample weights.
     n_jobs : int, default=None
         Number of processes.
-    progress : ProgressOptions
-        How progress is shown.
+    description : str, default=""
+        What the progress bar shows.
+    verbose : int, default=0
+        1 shows progress.
     """
 
     preparation: Any = None
     scoring: Scoring = "accuracy"
     balance: Balance = "none"
     n_jobs: int | None = None
-    progress: ProgressOptions = SILENT
+    description: str = ""
+    verbose: int = 0
 
 
 @dataclass(frozen=True)
@@ -195,10 +187,9 @@ def evaluate_candidates(
             for group in groups:
                 yield delayed(evaluate_group)(group, prepared, requested, config.balance, resampled)
 
-    progress = config.progress
     total = sum(map(len, groups_by_training))
     batches = parallel(config.n_jobs, pre_dispatch="n_jobs")(make_jobs())
-    for batch in track(batches, total, progress.description, progress.verbose):
+    for batch in track(batches, total, config.description, config.verbose):
         yield from batch
 
 

@@ -27,7 +27,6 @@ from ._candidate import Candidate, bind_domains
 from ._evaluation import (
     KERNEL_PARAMS,
     EvaluationConfig,
-    ProgressOptions,
     hashable_key,
     single_thread,
     tabulate_candidates,
@@ -364,8 +363,9 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
 
     def _score(self, candidates: list[Candidate], data: Samples, splits: list[Split]) -> dict[str, Any]:
         description = f"{type(self.estimator).__name__} search"
-        progress = ProgressOptions(description, self.verbose)
-        config = EvaluationConfig(scoring=self.scoring, n_jobs=self.n_jobs, progress=progress)
+        config = EvaluationConfig(
+            scoring=self.scoring, n_jobs=self.n_jobs, description=description, verbose=self.verbose
+        )
         return tabulate_candidates(candidates, data, splits, config)
 
     def _settings(self) -> list[dict[str, Any]]:

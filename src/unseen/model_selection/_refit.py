@@ -24,16 +24,12 @@ from ..linalg import Array
 from ..utils.samples import Balance, Samples
 from ._candidate import Candidate, fit_clone, ignore_expected_warnings
 from ._ensemble import EnsembleClassifier
-from ._ensemble_math import softmax, standard_error
+from ._ensemble_math import softmax
 from ._ensemble_selection import FittedEnsemble, OutOfDomainPredictions
 from ._evaluation import EvaluationConfig, Prediction, evaluate_candidates, single_thread
-from ._leaderboard import Leaderboard, LeaderboardRow
 from ._methods import expand_methods, parse_methods
-from ._scoring import CandidateResult
 from ._splitters import Split, TrialSplits
 
-# Decision scores of all candidates for all held-out rows: a gigabyte. Skewed batches take up to three times as much.
-MAX_DECISION_SCORES = 2**27
 # Fits to all rows of a large table take less time than a tree.
 LINEAR_CLASSIFIERS = (LogisticRegression, LinearSVC, RidgeClassifier)
 # Members of an average, a cheap stand-in for the ensemble where many fits are compared: a linear and a nonlinear model,
@@ -67,77 +63,6 @@ def check_comparison_size(n_classes: int, n_domains: int, *, paired: bool = Fals
         )
 
 
-@dataclass(frozen=True)
-class SelectedModel:
-    """Cross-fitted results of the best settings of each variant, and the selected ensemble."""
-
-    results: list[CandidateResult]
-    ensemble: FittedEnsemble
-
-    def leaderboard(self, names: Sequence[str]) -> Leaderboard:
-        """Ensembles and candidates, best first; `names` are those of held-out domains."""
-        weights: dict[str, float] = {}
-        for member, weight in zip(self.ensemble.members, self.ensemble.weights.tolist(), strict=True):
-            weights[member.variant] = weights.get(member.variant, 0.0) + weight
-        is_single = not self.ensemble.trials
-        rows = [
-            LeaderboardRow(
-                model=result.name,
-                kind=result.kind,
-                mean=result.mean,
-                standard_error=standard_error(result.scores[result.defined]),
-                scores=dict(zip(names, result.scores.tolist(), strict=True)),
-                params=result.candidate.params,
-                seconds=result.seconds,
-                weight=weights.get(result.name, 0.0),
-                is_selected=is_single and result.candidate is self.ensemble.members[0],
-            )
-            for result in self.results
-        ]
-        for trial in self.ensemble.trials:
-            is_selected = trial.trial_name == self.ensemble.trial_name
-            rows.append(
-                LeaderboardRow(
-                    model=trial.trial_name,
-                    kind=trial.trial_kind,
-                    mean=trial.mean,
-                    standard_error=standard_error(trial.scores[np.isfinite(trial.scores)]),
-                    scores=dict(zip(names, trial.scores.tolist(), strict=True)),
-                    skewed=float(np.nanmean(trial.skewed)) if np.isfinite(trial.skewed).any() else np.nan,
-                    weight=float(is_selected),
-                    reason="" if trial.acceptance_test is None else trial.acceptance_test.reason,
-                    is_selected=is_selected,
-                )
-            )
-        return Leaderboard(tuple(sorted(rows, key=lambda row: -np.nan_to_num(row.mean, nan=-np.inf))))
-
-    def refit(
-        self,
-        samples: Samples,
-        plan: SizePlan,
-        config: EvaluationConfig,
-        *,
-        seed: int = 0,
-        collect: CollectStatistics | None = None,
-        fitted: FittedCandidates | None = None,
-    ) -> tuple[EnsembleClassifier, dict[str, Any]]:
-        """The ensemble with members fitted to all training data, and the facts of `refit_candidates`."""
-        members, facts = refit_candidates(
-            self.ensemble.members,
-            samples,
-            plan,
-            balance=config.balance,
-            seed=seed,
-            collect=collect,
-            n_jobs=config.n_jobs,
-            fitted=fitted,
-        )
-        ensemble = self.ensemble.to_estimator()
-        if samples.raw is not None:
-            ensemble.set_params(n_prepared_features=samples.X.shape[1])
-        return ensemble.with_members(members), facts
-
-
 def select_model(
     candidates: Sequence[Candidate],
     samples: Samples,
@@ -147,7 +72,7 @@ def select_model(
     ensemble: bool = True,
     transductive: bool = False,
     among: Sequence[Candidate] | None = None,
-) -> SelectedModel:
+) -> FittedEnsemble:
     """Evaluate candidates on held-out domains, and fit an ensemble or select one of them.
 
     Parameters
@@ -169,58 +94,17 @@ def select_model(
 
     Returns
     -------
-    model : SelectedModel
-        The results and the ensemble, whose reported scores are cross-fitted.
+    ensemble : FittedEnsemble
+        The ensemble, whose reported scores are cross-fitted.
     """
     check_comparison_size(len(samples.classes), len(splits))
     tests_skewed = ensemble and transductive
-    trials = make_trials(len(candidates), samples, splits, skewed=tests_skewed)
-    predictions = predict_trials(candidates, samples, trials, config)
-    out_of_domain = predictions.restrict(candidates, skewed=tests_skewed)
-    fitted = out_of_domain.select(config.preparation, ensemble=ensemble, transductive=transductive, among=among)
-    return SelectedModel(out_of_domain.candidate_results(), fitted)
-
-
-@dataclass(frozen=True)
-class CandidatePredictions:
-    """Predictions of candidates for held-out rows, of which several models may be selected."""
-
-    candidates: Sequence[Candidate]
-    samples: Samples
-    trials: TrialSplits
-    predictions: list[Prediction]
-    config: EvaluationConfig
-
-    def restrict(self, candidates: Sequence[Candidate], *, skewed: bool = False) -> OutOfDomainPredictions:
-        """Those of some candidates; without `skewed`, of batches with natural classes only."""
-        trials = self.trials
-        if not skewed:
-            trials = trials.without_skewed()
-        n_dropped = len(self.trials.splits) - len(trials.splits)
-        first = len(trials.natural)  # skewed splits follow the natural ones
-        positions = {id(candidate): j for j, candidate in enumerate(candidates)}
-        kept = []
-        for prediction in self.predictions:
-            j = positions.get(id(self.candidates[prediction.candidate]))
-            split = prediction.split - (n_dropped if prediction.split >= first else 0)
-            if j is not None and (prediction.split < first or split >= first):
-                kept.append(replace(prediction, candidate=j, split=split))
-        return OutOfDomainPredictions(candidates, self.samples, trials, kept, self.config.scoring, self.config.balance)
-
-
-def make_trials(n_candidates: int, samples: Samples, splits: Sequence[Split], *, skewed: bool = False) -> TrialSplits:
-    """The splits on which candidates are evaluated; `skewed` also holds out batches with skewed classes."""
-    return TrialSplits.from_splits(samples, _limit_held_out_rows(samples, splits, n_candidates), skewed=skewed)
-
-
-def predict_trials(
-    candidates: Sequence[Candidate], samples: Samples, trials: TrialSplits, config: EvaluationConfig
-) -> CandidatePredictions:
-    """Predict the held-out rows of all splits with all candidates."""
+    trials = TrialSplits.from_splits(samples, splits, skewed=tests_skewed, n_candidates=len(candidates))
     predictions = evaluate_candidates(
         candidates, samples, trials.splits, config, with_decision_scores=True, resampled=trials.skewed_positions
     )
-    return CandidatePredictions(candidates, samples, trials, list(predictions), config)
+    out_of_domain = OutOfDomainPredictions(candidates, samples, trials, predictions, config.scoring, config.balance)
+    return out_of_domain.select(config.preparation, ensemble=ensemble, transductive=transductive, among=among)
 
 
 def limit_evaluation_rows(candidates: Sequence[Candidate], plan: SizePlan, *, is_single: bool) -> list[Candidate]:
@@ -240,72 +124,64 @@ def limit_evaluation_rows(candidates: Sequence[Candidate], plan: SizePlan, *, is
     return limited
 
 
-def _limit_held_out_rows(samples: Samples, splits: Sequence[Split], n_candidates: int) -> Sequence[Split]:
-    """Splits with fewer held-out rows, if decision scores of all rows, for thousands of classes, exceed the memory."""
-    n_scores = n_candidates * len(samples.classes) * sum(len(test) for _, test in splits)
-    step = -(-n_scores // MAX_DECISION_SCORES)
-    return [(train, test[::step]) for train, test in splits] if step > 1 else splits
-
-
 CollectStatistics = Callable[[Projection], Statistics]
 # Fitted pipelines by key of the candidate and by plan; None for a plan that is exact.
 FittedCandidates = dict[tuple[str, SizePlan | None], Pipeline]
 
 
-def refit_candidates(
-    candidates: Sequence[Candidate],
+def refit_ensemble(
+    fitted: FittedEnsemble,
     samples: Samples,
     plan: SizePlan,
+    config: EvaluationConfig,
     *,
-    balance: Balance = "none",
     seed: int = 0,
     collect: CollectStatistics | None = None,
-    n_jobs: int | None = None,
-    fitted: FittedCandidates | None = None,
-) -> tuple[list[Pipeline], dict[str, Any]]:
-    """Fit candidates to all training data: exactly, or by the plan for large data.
+    already_fitted: FittedCandidates | None = None,
+) -> tuple[EnsembleClassifier, dict[str, Any]]:
+    """Fit the members of an ensemble to all training data: exactly, or by the plan for large data.
 
     Parameters
     ----------
-    candidates : sequence of Candidate
-        The candidates.
+    fitted : FittedEnsemble
+        The ensemble.
     samples : Samples
         Prepared rows: all of them, or as many as the plan has in memory.
     plan : SizePlan
         How many rows are used for what.
-    balance : {"none", "classes", "domains"}, default="none"
-        What has equal weight in training.
+    config : EvaluationConfig
+        What has equal weight in training and, if the plan is exact, the number of processes.
     seed : int, default=0
         Seed of the landmarks.
     collect : callable, default=None
         Returns the statistics of all rows for a projection with its landmarks; needed if the plan is not exact.
-    n_jobs : int, default=None
-        Number of processes, if the plan is exact.
-    fitted : dict, default=None
+    already_fitted : dict, default=None
         Candidates that were fitted to these rows before, which are not fitted again; those fitted here are added.
 
     Returns
     -------
-    members : list of Pipeline
-        Fitted pipelines, in the order of the candidates.
+    ensemble : EnsembleClassifier
+        The fitted ensemble.
     facts : dict
         Largest numbers of rows, landmarks and so on of the members fitted here; empty if the plan is exact.
     """
-    fitted = {} if fitted is None else fitted
-    keys = [(candidate.key, None if plan.exact else plan) for candidate in candidates]
-    missing = {key: candidate for key, candidate in zip(keys, candidates, strict=True) if key not in fitted}
+    pipelines = {} if already_fitted is None else already_fitted
+    keys = [(member.key, None if plan.exact else plan) for member in fitted.members]
+    missing = {key: member for key, member in zip(keys, fitted.members, strict=True) if key not in pipelines}
+    facts: dict[str, float] = {}
     with ignore_expected_warnings():
         if plan.exact:
-            calls = (delayed(_fit_exactly)(candidate, samples, balance) for candidate in missing.values())
-            pipelines = list(parallel(n_jobs)(calls))
-            facts: dict[str, float] = {}
+            calls = (delayed(_fit_exactly)(member, samples, config.balance) for member in missing.values())
+            pipelines.update(zip(missing, parallel(config.n_jobs)(calls), strict=True))
         else:
             assert collect is not None
-            landmark_fit = LandmarkFit(samples, collect, plan, seed, balance)
-            pipelines = [landmark_fit.fit_candidate(candidate) for candidate in missing.values()]
+            landmark_fit = LandmarkFit(samples, collect, plan, seed, config.balance)
+            pipelines |= {key: landmark_fit.fit_candidate(member) for key, member in missing.items()}
             facts = landmark_fit.facts
-    fitted.update(zip(missing, pipelines, strict=True))
-    return [fitted[key] for key in keys], facts
+    ensemble = fitted.to_estimator()
+    if samples.raw is not None:
+        ensemble.set_params(n_prepared_features=samples.X.shape[1])
+    return ensemble.with_members([pipelines[key] for key in keys]), facts
 
 
 def _fit_exactly(candidate: Candidate, samples: Samples, balance: Balance) -> Pipeline:

@@ -7,7 +7,7 @@ probabilities and decision values do not allow for.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -426,8 +426,9 @@ def best_by_variant(
     results: dict[str, Any],
     folds: CrossFittingFolds | None = None,
     fold_results: Sequence[dict[str, Any]] | None = None,
+    among: Collection[Candidate] | None = None,
 ) -> list[CandidateResult]:
-    """The best settings of each variant, by the table of all candidates on all splits.
+    """The best settings of each variant, by the table of all candidates on all splits; `among` some of them.
 
     With `folds`, the score on a held-out part is that of the settings which are best on the parts that its fold keeps,
     by the scores of that fold if these differ. Without, it is that of the settings that are best on all parts, as a
@@ -439,7 +440,8 @@ def best_by_variant(
     variants = []
     positions_by_name: dict[str, list[int]] = {}
     for i, candidate in enumerate(candidates):
-        positions_by_name.setdefault(candidate.variant, []).append(i)
+        if among is None or candidate in among:
+            positions_by_name.setdefault(candidate.variant, []).append(i)
     for variant in positions_by_name.values():
         best = best_index(results, variant)
         scores = results["scores"][best]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -354,6 +354,8 @@ def domain_splits(search: Any, samples: Samples, sample_domain: Any, params: dic
     return splits
 
 
+# Decision scores of all candidates for all held-out rows: a gigabyte. Skewed batches take up to three times as much.
+MAX_DECISION_SCORES = 2**27
 # Sets of training rows for held-out domains: with more domains, models are trained without several of them at once.
 MAX_TRAINING_SETS = 12
 # Nested splits need at least this many held-out domains, so that two are left to train on.
@@ -388,8 +390,17 @@ class TrialSplits:
     nested: dict[tuple[int, int], Split] = field(default_factory=dict)
 
     @classmethod
-    def from_splits(cls, samples: Samples, natural: Sequence[Split], *, skewed: bool = True) -> TrialSplits:
-        """Trials for these splits; skewed batches depend on the classes of a part alone, not on the training rows."""
+    def from_splits(
+        cls, samples: Samples, natural: Sequence[Split], *, skewed: bool = True, n_candidates: int = 1
+    ) -> TrialSplits:
+        """Trials for these splits; skewed batches depend on the classes of a part alone, not on the training rows.
+
+        Parts keep fewer rows if decision scores of all rows, for thousands of classes, exceed the memory.
+        """
+        n_scores = n_candidates * len(samples.classes) * sum(len(test) for _, test in natural)
+        step = -(-n_scores // MAX_DECISION_SCORES)
+        if step > 1:
+            natural = [(train, test[::step]) for train, test in natural]
         batch_rows: list[list[Any]] = [[slice(None)] for _ in natural]
         if skewed:
             # Ranks of the classes within a part, so that classes elsewhere do not change the batches.
@@ -399,40 +410,31 @@ class TrialSplits:
         folds = CrossFittingFolds.from_rows([test for _, test in natural])
         return cls(list(natural), batch_rows, folds, make_nested_splits(samples, natural, folds))
 
-    def without_skewed(self) -> TrialSplits:
-        """The same trials without skewed batches."""
-        return replace(self, batch_rows=[batches[:1] for batches in self.batch_rows])
-
     @cached_property
-    def skewed_splits(self) -> list[Split]:
-        """Splits that hold out skewed batches, part by part."""
-        return [
+    def splits(self) -> list[Split]:
+        """All splits: natural ones, then nested ones, then skewed batches, part by part."""
+        skewed = [
             (train, test[batch])
             for (train, test), batches in zip(self.natural, self.batch_rows, strict=True)
             for batch in batches[1:]
         ]
-
-    @cached_property
-    def splits(self) -> list[Split]:
-        """All splits: natural ones, then skewed ones, then nested ones."""
-        return [*self.natural, *self.skewed_splits, *self.nested.values()]
+        return [*self.natural, *self.nested.values(), *skewed]
 
     @property
     def skewed_positions(self) -> frozenset[int]:
         """Positions of the splits that hold out skewed batches."""
-        return frozenset(range(len(self.natural), len(self.natural) + len(self.skewed_splits)))
+        return frozenset(range(len(self.natural) + len(self.nested), len(self.splits)))
 
     def position(self, part: int, batch: int) -> int:
         """Position of a batch of a part among all splits."""
         if batch == 0:
             return part
-        return len(self.natural) + part * (len(self.batch_rows[part]) - 1) + batch - 1
+        return len(self.natural) + len(self.nested) + part * (len(self.batch_rows[part]) - 1) + batch - 1
 
     @cached_property
     def nested_positions(self) -> dict[tuple[int, int], int]:
         """Positions of nested splits among all splits, by fold and part."""
-        first = len(self.natural) + len(self.skewed_splits)
-        return {key: first + i for i, key in enumerate(self.nested)}
+        return {key: len(self.natural) + i for i, key in enumerate(self.nested)}
 
 
 def share_training_rows(samples: Samples, splits: Sequence[Split]) -> Sequence[Split]:

@@ -30,10 +30,11 @@ from ._adaptation import (
 )
 from ._candidate import bind_domains, is_transductive
 from ._ensemble import EnsembleClassifier
-from ._evaluation import EvaluationConfig, ProgressOptions, single_thread
+from ._ensemble_selection import FittedEnsemble
+from ._evaluation import EvaluationConfig, single_thread
 from ._methods import HEADS, MAPPED_RIDGE, METHODS, Method, TableSize, expand_methods, parse_methods
 from ._projection_search import BaseSelector, reject_dask
-from ._refit import SelectedModel, limit_evaluation_rows, select_model
+from ._refit import limit_evaluation_rows, refit_ensemble, select_model
 from ._scoring import check_metric, warn_about_failures
 from ._splitters import Split, domain_splits
 
@@ -225,7 +226,8 @@ class UnseenClassifier(BaseSelector):
             scoring=self.scoring,
             balance=self.balance,
             n_jobs=self.n_jobs,
-            progress=ProgressOptions(type(self).__name__, self.verbose),
+            description=type(self).__name__,
+            verbose=self.verbose,
         )
         with single_thread():
             model = self._select(methods, used, splits, plan, config)
@@ -235,7 +237,7 @@ class UnseenClassifier(BaseSelector):
         def collect(projection: Projection) -> Statistics:
             return collect_statistics(projection, samples.X, y, samples.domain)
 
-        self.best_estimator_, _ = model.refit(used, plan, config, collect=collect)
+        self.best_estimator_, _ = refit_ensemble(model, used, plan, config, collect=collect)
         return self
 
     def _select(
@@ -245,7 +247,7 @@ class UnseenClassifier(BaseSelector):
         splits: list[Split],
         plan: SizePlan,
         config: EvaluationConfig,
-    ) -> SelectedModel:
+    ) -> FittedEnsemble:
         unknown = [head for head in self.heads if head not in HEADS]
         if unknown or not self.heads:
             raise ValueError(f"heads must be among {', '.join(HEADS)}; got {self.heads!r}.")
@@ -261,13 +263,12 @@ class UnseenClassifier(BaseSelector):
         model = select_model(
             candidates, samples, splits, config, ensemble=self.ensemble, transductive=self.transductive
         )
-        warn_about_failures(model.results)
+        warn_about_failures(model.candidate_results)
         return model
 
-    def _set_results(self, model: SelectedModel, names: list[str]) -> None:
+    def _set_results(self, ensemble: FittedEnsemble, names: list[str]) -> None:
         """Set the attributes that describe the selection."""
-        ensemble = model.ensemble
-        self.leaderboard_ = model.leaderboard(names)
+        self.leaderboard_ = ensemble.leaderboard(names)
         self.members_ = ensemble.member_table
         self.decisions_ = [test.reason for test in ensemble.acceptance_tests]
         self.best_model_ = ensemble.name

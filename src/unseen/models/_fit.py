@@ -42,8 +42,6 @@ from ..model_selection import (
     GridName,
     LeaveOneDomainOut,
     Method,
-    ProgressOptions,
-    SelectedModel,
     TablePreparation,
     TableSize,
     check_metric,
@@ -54,6 +52,7 @@ from ..model_selection import (
     limit_evaluation_rows,
     parse_methods,
     prepare_samples,
+    refit_ensemble,
     score_labels,
     select_model,
     single_thread,
@@ -249,7 +248,8 @@ def fit(
         scoring=scoring,
         balance=balance,
         n_jobs=n_jobs,
-        progress=ProgressOptions("Choosing an ensemble" if len(methods) > 1 else "Choosing settings", verbose),
+        description="Choosing an ensemble" if len(methods) > 1 else "Choosing settings",
+        verbose=verbose,
     )
     with single_thread():
         selected = _select(samples, methods, plan, config, transductive)
@@ -258,7 +258,7 @@ def fit(
     )
     novelty = Novelty(random_state=random_state).fit(prepared.X, sample_domain=training.domain)
     model = TableModel(preparation, ensemble, novelty)
-    model, fitted, threshold_facts = apply_threshold(model, selected.ensemble, threshold, positive)
+    model, fitted, threshold_facts = apply_threshold(model, selected, threshold, positive)
     stream = {}
     if not plan.exact:
         limits = [member.max_evaluation_rows or len(samples) for member in fitted.members]
@@ -275,7 +275,7 @@ def fit(
     card = model_card(
         replace(table, notices=notices),
         source,
-        selected.ensemble,
+        selected,
         fitted,
         novelty,
         leaderboard=leaderboard if len(methods) > 1 else (),
@@ -321,7 +321,7 @@ def _select(
     plan: SizePlan,
     config: EvaluationConfig,
     transductive: bool,
-) -> SelectedModel:
+) -> FittedEnsemble:
     """Select an ensemble of several methods, or the best settings of one, by holding out one domain after another."""
     n_classes = len(samples.classes)
     candidates = list_candidates(methods, n_classes, plan, transductive=transductive)
@@ -339,7 +339,7 @@ def _select(
         among=candidates,
     )
     names = {method.name for method in methods}
-    warn_about_failures([result for result in selected.results if result.candidate.method in names])
+    warn_about_failures([result for result in selected.candidate_results if result.candidate.method in names])
     return selected
 
 
@@ -388,7 +388,7 @@ def make_preparation(schema: Schema, scale: str = "standardize") -> Any:
 
 
 def refit_selected(
-    selected: SelectedModel,
+    selected: FittedEnsemble,
     table: Table,
     plan: SizePlan,
     config: EvaluationConfig,
@@ -397,20 +397,22 @@ def refit_selected(
     source: Rows | None = None,
     client: Any = None,
     verbose: int = 0,
-    fitted: FittedCandidates | None = None,
+    already_fitted: FittedCandidates | None = None,
 ) -> tuple[Any, Samples, EnsembleClassifier, dict[str, Any]]:
     """Fit preparation and members to all rows: the preparation, the prepared rows, the ensemble, and facts.
 
     Projections through landmarks are fitted to all rows of `source`, of which the table may be a sample.
     """
     preparation = clone(config.preparation)
-    has_trees = any(member.features == "raw" for member in selected.ensemble.members)
+    has_trees = any(member.features == "raw" for member in selected.members)
     if isinstance(preparation, TablePreparation) and not has_trees:
         preparation.set_params(tree_columns=False)
     preparation.fit(table.X)
     prepared = prepare_samples(preparation, table.samples)
     collect = partial(_collect_statistics, table if source is None else source, preparation, client, verbose)
-    ensemble, facts = selected.refit(prepared, plan, config, seed=seed, collect=collect, fitted=fitted)
+    ensemble, facts = refit_ensemble(
+        selected, prepared, plan, config, seed=seed, collect=collect, already_fitted=already_fitted
+    )
     return preparation, prepared, ensemble, facts
 
 
