@@ -19,12 +19,11 @@ import numpy as np
 import polars
 
 from unseen import site_learning_curve
+from unseen.evaluation import make_average_candidates, predict_averages
 from unseen.model_selection import (
     EvaluationConfig,
     Scorer,
     get_metric,
-    iterate_averages,
-    make_average_candidates,
 )
 from unseen.tables import Table, load_table, make_preprocessor
 
@@ -43,7 +42,7 @@ def score_held_back(table: Table, domain: str, metric: str) -> float:
     is_test = table.domain == domain
     splits = [(np.flatnonzero(~is_test), np.flatnonzero(is_test))]
     config = EvaluationConfig(preparation=make_preprocessor(table.schema))
-    [(_, probabilities, _)] = iterate_averages(candidates, samples, splits, config)
+    [(probabilities, _)] = predict_averages(candidates, samples, splits, config)
     return Scorer(get_metric(metric).scoring, samples, splits).score_probabilities(0, probabilities)
 
 

@@ -13,6 +13,7 @@ from scipy.stats import ttest_1samp
 
 from helpers import three_domains
 from unseen import DomainCenterer
+from unseen.evaluation import make_average_candidates
 from unseen.model_selection import (
     METHODS,
     Candidate,
@@ -40,7 +41,6 @@ from unseen.model_selection._ensemble_math import (
     softmax,
 )
 from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE
-from unseen.model_selection._refit import make_average_candidates
 from unseen.utils.samples import Samples
 
 

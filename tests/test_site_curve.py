@@ -83,12 +83,11 @@ def test_more_sites_help_where_sites_differ_and_rows_do_not():
 
 
 def test_the_last_point_is_leave_one_domain_out():
+    from unseen.evaluation import make_average_candidates, predict_averages
     from unseen.model_selection import (
         EvaluationConfig,
         LeaveOneDomainOut,
         Scorer,
-        iterate_averages,
-        make_average_candidates,
     )
     from unseen.tables import make_preprocessor, table_from_arrays
 
@@ -97,8 +96,8 @@ def test_the_last_point_is_leave_one_domain_out():
     table = table_from_arrays(X, y, site)
     splits = list(LeaveOneDomainOut().split(X, y, table.domain))
     config = EvaluationConfig(preparation=make_preprocessor(table.schema))
-    averages = iterate_averages(make_average_candidates(["logistic"], 2), table.samples, splits, config)
-    probabilities = [P for _, P, _ in sorted(averages, key=lambda average: average[0])]
+    averages = predict_averages(make_average_candidates(["logistic"], 2), table.samples, splits, config)
+    probabilities = [P for P, _ in averages]
     scorer = Scorer("accuracy", table.samples, splits)
     scores = [scorer.score_probabilities(k, P) for k, P in enumerate(probabilities)]
     np.testing.assert_allclose(curve.by_sites.scores[:, -1], scores)

@@ -15,18 +15,17 @@ from unseen.model_selection import (
     Candidate,
     EvaluationConfig,
     LeaveOneDomainOut,
-    TablePreparation,
     TableSize,
     evaluate_candidates,
     expand_methods,
-    prepare_samples,
+    tree_samples,
 )
 from unseen.model_selection._candidate import CANDIDATE_LANDMARKS
 from unseen.model_selection._evaluation import decision_scores
 from unseen.model_selection._methods import ENSEMBLE_EXACT_ROWS, ENSEMBLE_TRAIN_ROWS
-from unseen.model_selection._preparation import MAX_CODED_COLUMNS, MAX_TREE_LEVELS, tree_samples
 from unseen.models import make_preparation
-from unseen.tables import Column, Schema, Table, make_preprocessor
+from unseen.tables import Column, Schema, Table, TablePreparation, make_preprocessor, prepare_samples
+from unseen.tables._preparation import MAX_CODED_COLUMNS, MAX_TREE_LEVELS
 from unseen.utils.samples import Samples
 
 SCHEMA = Schema(
@@ -38,6 +37,11 @@ SCHEMA = Schema(
     )
 )
 AGE, DOSE, GRADE, WARD = range(4)
+
+
+def transformed(preparation, X):
+    """Features for linear and kernel methods, and columns for trees."""
+    return np.hsplit(preparation.transform(X), [preparation.n_prepared_features_])
 
 
 def encoded(n=240, seed=0):
@@ -70,7 +74,7 @@ def make_table(n=404):
 def test_trees_get_the_numbers_in_their_order_with_gaps_and_the_levels_as_codes():
     X, _, _ = encoded()
     fitted = make_preparation(SCHEMA).fit(X)
-    _, columns = fitted.transform_views(X)
+    _, columns = transformed(fitted, X)
     np.testing.assert_array_equal(np.isnan(columns), np.isnan(X))
     for j in (AGE, DOSE, GRADE):
         is_known = ~np.isnan(X[:, j])
@@ -84,13 +88,13 @@ def test_levels_that_training_rows_do_not_have_are_missing():
     fitted = make_preparation(SCHEMA).fit(X[X[:, WARD] < 2])
     new = np.tile(X[:1], (4, 1))
     new[:, WARD] = [0, 1, 2, -1]  # the last one is new to the schema as well
-    np.testing.assert_array_equal(fitted.transform_views(new)[1][:, WARD], [0, 1, np.nan, np.nan])
+    np.testing.assert_array_equal(transformed(fitted, new)[1][:, WARD], [0, 1, np.nan, np.nan])
 
 
 def test_rare_levels_of_a_column_with_many_share_one_code():
     column = np.repeat(np.arange(100.0), np.arange(1, 101))[:, None]
     schema = Schema((Column("zip", "categorical", tuple(map(str, range(100)))),))
-    _, codes = make_preparation(schema).fit(column).transform_views(np.arange(100.0)[:, None])
+    _, codes = transformed(make_preparation(schema).fit(column), np.arange(100.0)[:, None])
     assert len(np.unique(codes)) == MAX_TREE_LEVELS
     assert len(set(codes[-MAX_TREE_LEVELS + 1 :, 0])) == MAX_TREE_LEVELS - 1
     assert set(codes[: -MAX_TREE_LEVELS + 1, 0]) == {MAX_TREE_LEVELS - 1}
@@ -104,7 +108,7 @@ def test_boosting_can_be_fitted_although_a_column_is_empty(column):
     (candidate, *_) = METHODS["gradient boosting"].candidates(2)
     pipeline = candidate.fit_samples(samples)
     full, _, _ = encoded()
-    _, columns = make_preparation(SCHEMA).fit(X).transform_views(full)
+    _, columns = transformed(make_preparation(SCHEMA).fit(X), full)
     assert np.isfinite(pipeline.predict_proba(columns)).all()
 
 
@@ -126,7 +130,7 @@ def test_numbers_beyond_single_precision_reach_forests():
 
 def test_long_tails_become_logarithms_and_nothing_else_changes():
     X, _, _ = encoded()
-    prepared, _ = make_preparation(SCHEMA).fit(X).transform_views(X)
+    prepared, _ = transformed(make_preparation(SCHEMA).fit(X), X)
     plain = make_preprocessor(SCHEMA)
     expected = plain.fit_transform(X)
     scale = np.median(X[:, DOSE])
@@ -139,7 +143,7 @@ def test_long_tails_become_logarithms_and_nothing_else_changes():
 def test_a_column_with_a_negative_number_keeps_its_scale():
     X, _, _ = encoded()
     X[0, DOSE] = -1
-    prepared, _ = make_preparation(SCHEMA).fit(X).transform_views(X)
+    prepared, _ = transformed(make_preparation(SCHEMA).fit(X), X)
     expected = make_preprocessor(SCHEMA).fit_transform(X)
     np.testing.assert_array_equal(prepared[:, : expected.shape[1]], expected)
 
@@ -148,7 +152,7 @@ def test_few_integers_are_numbers_and_categories():
     X, y, _ = encoded(1000)
     fitted = make_preparation(SCHEMA).fit(X)
     assert fitted.coded_columns_.tolist() == [GRADE]
-    prepared, _ = fitted.transform_views(X)
+    prepared, _ = transformed(fitted, X)
     codes = prepared[:, -5:]  # four grades, and missing
     np.testing.assert_array_equal(codes.sum(axis=1), 1)
     np.testing.assert_array_equal(codes[:, 1], X[:, GRADE] == 2)

@@ -22,7 +22,7 @@ from ._reproduction import (
 )
 from ._result import ValidationResult
 from ._run import HeldOutPredictions, run
-from ._site_curve import SiteLearningCurve, site_learning_curve
+from ._site_curve import SiteLearningCurve, make_average_candidates, predict_averages, site_learning_curve
 from ._store import Row, Store
 from ._validate import DEFAULT_COMPARISONS, validate, validate_predictions
 

@@ -33,9 +33,10 @@ from ._candidate import (
     ignore_expected_warnings,
     is_transductive,
     transform_for_classifier,
+    tree_samples,
 )
 from ._ensemble import MIN_BATCH_ROWS, EnsembleClassifier
-from ._ensemble_math import N_CALIBRATION_BINS
+from ._ensemble_math import softmax
 from ._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE, FittedEnsemble, OutOfDomainPredictions
 from ._evaluation import (
     EXPECTED_ERRORS,
@@ -76,15 +77,11 @@ from ._methods import (
     parse_methods,
     register,
 )
-from ._preparation import TablePreparation, prepare_samples, tree_features, tree_samples
 from ._projection_search import ProjectionSearchCV
 from ._refit import (
-    AVERAGE_METHODS,
     FittedCandidates,
     check_comparison_size,
-    iterate_averages,
     limit_evaluation_rows,
-    make_average_candidates,
     refit_ensemble,
     select_model,
 )

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from scipy import sparse
 from sklearn import config_context, get_config
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
@@ -30,7 +31,6 @@ from ..kernels import PivotedNystroem, is_multiple, median_squared_distance, par
 from ..linalg import Array, Ints
 from ..utils.samples import Balance, Samples
 from ..utils.validation import MANY_CLASSES_WARNING
-from ._preparation import tree_samples, with_categories
 
 # Parameters describe the estimators of these packages completely.
 KNOWN_PACKAGES = {*sys.stdlib_module_names, "numpy", "scipy", "sklearn", "unseen"}
@@ -39,6 +39,8 @@ INSTALLED_FOLDERS = ("site-packages", "dist-packages")
 PREDICTION_METHODS = ("predict", "predict_proba", "decision_function", "decision_proba")
 Sharing = Literal["nothing", "decomposition", "kernel matrix"]
 Features = Literal["prepared", "raw"]
+# Forests convert features to single precision, where larger numbers are infinite.
+MAX_TREE_VALUE = 1e30
 # Landmarks of a projection beyond `Candidate.max_exact_rows`: scores are those of the exact kernel on tables of some
 # thousand rows, and a split takes a third of a second.
 CANDIDATE_LANDMARKS = 500
@@ -187,6 +189,28 @@ class Candidate:
         if landmarks is None:
             landmarks = PivotedNystroem(CANDIDATE_LANDMARKS, gamma=self.transformer.gamma, random_state=0)
         return replace(self, transformer=clone(self.transformer).set_params(feature_map=landmarks))
+
+
+def tree_features(X: Any) -> Any:
+    """Features for trees: numbers that single precision cannot represent are clipped."""
+    if sparse.issparse(X):
+        return X
+    return np.clip(X, -MAX_TREE_VALUE, MAX_TREE_VALUE)
+
+
+def tree_samples(samples: Samples) -> Samples:
+    """Samples with the features for trees as `X`."""
+    X = samples.X if samples.raw is None else samples.raw
+    return replace(samples, X=tree_features(X), raw=None)
+
+
+def with_categories(classifier: Any, samples: Samples) -> Any:
+    """A classifier of trees for these samples: a copy that knows which columns are levels, if it can use them."""
+    if not samples.n_categorical or "categorical_features" not in classifier.get_params(deep=False):
+        return classifier
+    n_columns = samples.X.shape[1]
+    positions = list(range(n_columns - samples.n_categorical, n_columns))
+    return clone(classifier).set_params(categorical_features=positions)
 
 
 def full_repr(value: Any) -> str:

@@ -32,7 +32,7 @@ from ..exceptions import CoverageWarning, ParameterError, SmallBatchError, warn
 from ..linalg import Array, Ints, Moments, merge_moments
 from ..utils.estimator_mixins import DocLinkMixin
 from ..utils.validation import EncodedLabels, Labels, check_domains
-from ._candidate import bind_domains, fit_clone, flatten_steps, is_transductive
+from ._candidate import bind_domains, fit_clone, flatten_steps, is_transductive, tree_features
 from ._ensemble_math import (
     Arrays,
     Codes,
@@ -45,7 +45,6 @@ from ._ensemble_math import (
     true_class_values,
 )
 from ._evaluation import decision_scores
-from ._preparation import tree_features
 
 CentersByMember = Mapping[tuple[int, Any], Moments]  # by member and new domain
 # A transductive prediction needs at least this many rows of a new domain: the mean and the neighbors of fewer rows are

@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from ..linalg import Array, Ints
+from ..tables import prepare_samples
 from ..utils.samples import Balance, Samples
 from ._adaptation import limit_held_out_domains
 from ._candidate import Candidate
@@ -40,7 +41,6 @@ from ._ensemble_math import (
 )
 from ._evaluation import Prediction
 from ._leaderboard import Forecast, Leaderboard, LeaderboardRow
-from ._preparation import prepare_samples
 from ._scoring import (
     KINDS_BY_SIMPLICITY,
     CandidateResult,

@@ -39,6 +39,7 @@ from ..estimators import (
 from ..exceptions import SharedContext
 from ..kernels import Kernel, check_square_memory, squared_distances
 from ..linalg import Array, CellStatistics, Ints, Membership, Solution, Spectrum, gram_spectrum, product
+from ..tables import prepare_samples
 from ..utils.progress import track
 from ..utils.samples import Balance, Samples
 from ..utils.validation import EncodedLabels, Labels, format_list
@@ -49,9 +50,10 @@ from ._candidate import (
     fit_clone,
     ignore_expected_warnings,
     median_width,
+    tree_samples,
+    with_categories,
 )
 from ._ensemble_math import SMALLEST_PROBABILITY
-from ._preparation import prepare_samples, tree_samples, with_categories
 from ._scoring import Scorer, Scoring, score_model, tabulate_scores, uses_labels_only
 from ._splitters import Split
 

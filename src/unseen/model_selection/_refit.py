@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -20,21 +20,15 @@ from sklearn.svm import LinearSVC
 
 from ..estimators import Projection, Statistics, fit_from_statistics, parallel
 from ..kernels import PivotedNystroem, SizePlan
-from ..linalg import Array
 from ..utils.samples import Balance, Samples
 from ._candidate import Candidate, fit_clone, ignore_expected_warnings
 from ._ensemble import EnsembleClassifier
-from ._ensemble_math import softmax
 from ._ensemble_selection import FittedEnsemble, OutOfDomainPredictions
-from ._evaluation import EvaluationConfig, Prediction, evaluate_candidates, single_thread
-from ._methods import expand_methods, parse_methods
+from ._evaluation import EvaluationConfig, evaluate_candidates, single_thread
 from ._splitters import Split, TrialSplits
 
 # Fits to all rows of a large table take less time than a tree.
 LINEAR_CLASSIFIERS = (LogisticRegression, LinearSVC, RidgeClassifier)
-# Members of an average, a cheap stand-in for the ensemble where many fits are compared: a linear and a nonlinear model,
-# neither of which needs a kernel matrix.
-AVERAGE_METHODS = ("logistic", "gradient boosting")
 # Projections of large tables use landmarks beyond this number of rows.
 LARGE_EXACT_ROWS = 1_000
 # Beyond these a comparison takes days: some classifiers are trained for each pair of classes, all for each held-out
@@ -265,47 +259,3 @@ class LandmarkFit:
             tolerance=self.plan.tolerance,
             random_state=self.seed,
         )
-
-
-def make_average_candidates(methods: Sequence[Any], n_classes: int) -> list[Candidate]:
-    """Make the candidates of an average: the middle one of the settings of each method in the automatic ensemble.
-
-    For logistic regression that is C=1. Methods that need batches of a new domain are an error, since rows are
-    predicted one by one.
-    """
-    chosen = expand_methods(parse_methods(list(methods)), transductive=False)
-    candidates = []
-    for method in chosen:
-        settings = list(method.candidates(n_classes, grid="ensemble", heads=("logistic",), centerings=("source",)))
-        candidates.append(settings[len(settings) // 2])
-    return candidates
-
-
-def iterate_averages(
-    candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], config: EvaluationConfig
-) -> Iterator[tuple[int, Array, str]]:
-    """Predict held-out rows by the mean probabilities of candidates; splits that train on the same rows come together.
-
-    Yields
-    ------
-    split : int
-        Position of the split.
-    probabilities : ndarray of shape (n_held_out, n_classes)
-        In the order of the sorted classes of all samples; NaN if no candidate could be fitted, such as to rows of a
-        single class.
-    error : str
-        Why none could be fitted; empty if one could.
-    """
-    received: dict[int, list[Prediction]] = {}
-    for prediction in evaluate_candidates(candidates, samples, splits, config, with_decision_scores=True):
-        of_split = received.setdefault(prediction.split, [])
-        of_split.append(prediction)
-        if len(of_split) < len(candidates):
-            continue
-        fitted = [softmax(one.responses["decision_scores"]) for one in of_split if one.codes is not None]
-        if fitted:
-            yield prediction.split, sum(fitted[1:], start=fitted[0]) / len(fitted), ""
-        else:
-            shape = (len(splits[prediction.split][1]), len(samples.classes))
-            yield prediction.split, np.full(shape, np.nan), of_split[0].error
-        del received[prediction.split]

@@ -42,7 +42,6 @@ from ..model_selection import (
     GridName,
     LeaveOneDomainOut,
     Method,
-    TablePreparation,
     TableSize,
     check_metric,
     describe_rare_class,
@@ -51,7 +50,6 @@ from ..model_selection import (
     get_metric,
     limit_evaluation_rows,
     parse_methods,
-    prepare_samples,
     refit_ensemble,
     score_labels,
     select_model,
@@ -68,8 +66,10 @@ from ..tables import (
     SurveyedTable,
     Table,
     TableOptions,
+    TablePreparation,
     make_preprocessor,
     open_data,
+    prepare_samples,
     read_survey,
 )
 from ..utils.progress import progress

@@ -42,7 +42,7 @@ from ._trusted_types import (
     type_name,
 )
 
-FORMAT = 6  # files of earlier formats are not compressed, and contain trees in another form
+FORMAT = 7  # files of earlier formats name other modules
 CARD = "card.json"
 PAYLOAD = "model.skops"
 CHECKSUM = "sha256"  # key of the card: checksum of its other entries

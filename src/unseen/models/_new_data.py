@@ -18,7 +18,6 @@ from scipy.special import bdtrc
 
 from ..estimators import map_on_cluster
 from ..linalg import Array, Ints, Moments, merge_moments
-from ..model_selection import TablePreparation
 from ..shift import NoveltyResult
 from ..tables import (
     NEW_LEVEL_CODE,
@@ -27,6 +26,7 @@ from ..tables import (
     Schema,
     Source,
     TableError,
+    TablePreparation,
     are_part_names,
     as_frame,
     as_text,

@@ -12,9 +12,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 
 from ..linalg import Array, Ints
-from ..model_selection import EnsembleClassifier, TablePreparation, is_transductive
+from ..model_selection import EnsembleClassifier, is_transductive
 from ..shift import Novelty
-from ..tables import Column, Schema
+from ..tables import Column, Schema, TablePreparation
 from ..utils.validation import Labels
 
 

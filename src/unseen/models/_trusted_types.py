@@ -43,8 +43,9 @@ from ..estimators import (
     UndoBias,
 )
 from ..kernels import PivotedNystroem
-from ..model_selection import METHODS, EnsembleClassifier, TablePreparation
+from ..model_selection import METHODS, EnsembleClassifier
 from ..shift import Novelty
+from ..tables import TablePreparation
 from ..utils.validation import MAX_LABEL_LENGTH
 from ._table_model import TableModel
 from ._trees import (

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
@@ -25,8 +24,6 @@ MAX_CODED_COLUMNS = 30
 MIN_CODE_FREQUENCY = 0.01  # rarer codes share one feature
 # More levels of a column than this share one code: histogram boosting takes as many categories as bins.
 MAX_TREE_LEVELS = 60
-# Forests convert features to single precision, where larger numbers are infinite.
-MAX_TREE_VALUE = 1e30
 
 
 class TablePreparation(TransformerMixin, BaseEstimator):
@@ -74,7 +71,7 @@ class TablePreparation(TransformerMixin, BaseEstimator):
     --------
     >>> import numpy as np
     >>> from sklearn.impute import SimpleImputer
-    >>> from unseen.model_selection import TablePreparation
+    >>> from unseen.tables import TablePreparation
     >>> X = np.array([[0.0, 1.0], [2.0, 3.0], [np.nan, 1.0]])
     >>> TablePreparation(SimpleImputer(), categorical=[1]).fit(X).transform([[4.0, 2.0]])
     array([[ 4.,  2.,  3., nan]])
@@ -143,23 +140,18 @@ class TablePreparation(TransformerMixin, BaseEstimator):
         Z : ndarray of shape (n_samples, n_prepared_features_ + n_columns)
             The features; without `tree_columns`, only the first `n_prepared_features_`.
         """
-        prepared, columns = self.transform_views(X)
-        return prepared if columns is None else np.hstack([prepared, columns])
-
-    def transform_views(self, X: Any) -> tuple[Array, Array | None]:
-        """Features for linear and kernel methods, and the columns for trees: numbers first, then levels."""
         check_is_fitted(self)
         X = np.asarray(X, dtype=np.float64)
         prepared = self._prepare(X)
         if not self.tree_columns:
-            return prepared, None
+            return prepared
         is_empty = self.scales_ == 0
         numbers = (X[:, self._numeric] - self.means_) / np.where(is_empty, 1.0, self.scales_)
         numbers[:, is_empty] = 0.0
         levels = [
             _look_up(codes, X[:, column]) for codes, column in zip(self.level_codes_, self.categorical, strict=True)
         ]
-        return prepared, np.column_stack([numbers, *levels])
+        return np.column_stack([prepared, numbers, *levels])
 
     def _prepare(self, X: Array) -> Array:
         """Features for linear and kernel methods."""
@@ -212,29 +204,8 @@ def _look_up(codes: Array, column: Array) -> Array:
 
 def prepare_samples(preparation: Any, samples: Samples) -> Samples:
     """Samples with the features of a fitted preparation, and with columns for trees if it provides them."""
-    if not isinstance(preparation, TablePreparation):
-        return replace(samples, X=np.asarray(preparation.transform(samples.X), dtype=np.float64))
-    X, raw = preparation.transform_views(samples.X)
-    return replace(samples, X=X, raw=raw, n_categorical=len(preparation.categorical))
-
-
-def tree_features(X: Any) -> Any:
-    """Features for trees: numbers that single precision cannot represent are clipped."""
-    if sparse.issparse(X):
-        return X
-    return np.clip(X, -MAX_TREE_VALUE, MAX_TREE_VALUE)
-
-
-def tree_samples(samples: Samples) -> Samples:
-    """Samples with the features for trees as `X`."""
-    X = samples.X if samples.raw is None else samples.raw
-    return replace(samples, X=tree_features(X), raw=None)
-
-
-def with_categories(classifier: Any, samples: Samples) -> Any:
-    """A classifier of trees for these samples: a copy that knows which columns are levels, if it can use them."""
-    if not samples.n_categorical or "categorical_features" not in classifier.get_params(deep=False):
-        return classifier
-    n_columns = samples.X.shape[1]
-    positions = list(range(n_columns - samples.n_categorical, n_columns))
-    return clone(classifier).set_params(categorical_features=positions)
+    X = np.asarray(preparation.transform(samples.X), dtype=np.float64)
+    if not isinstance(preparation, TablePreparation) or not preparation.tree_columns:
+        return replace(samples, X=X)
+    prepared, raw = np.hsplit(X, [preparation.n_prepared_features_])
+    return replace(samples, X=prepared, raw=raw, n_categorical=len(preparation.categorical))
