@@ -40,13 +40,14 @@ from unseen.model_selection import (
     TableSize,
     adapt_ensemble,
     plan_adaptation,
+    prepare_samples,
     refit_ensemble,
     score_gains,
     select_model,
     single_thread,
 )
 from unseen.models import make_preparation
-from unseen.tables import load_table, prepare_samples
+from unseen.tables import load_table
 from unseen.utils.samples import Samples
 
 TABLES = ("heart", "impact_tbi", "defects_ck", "vowel", "wisdm", "crc_microbiome", "bank_month")

@@ -18,13 +18,14 @@ from unseen.model_selection import (
     TableSize,
     evaluate_candidates,
     expand_methods,
+    prepare_samples,
     tree_samples,
 )
 from unseen.model_selection._candidate import CANDIDATE_LANDMARKS
 from unseen.model_selection._evaluation import decision_scores
 from unseen.model_selection._methods import ENSEMBLE_EXACT_ROWS, ENSEMBLE_TRAIN_ROWS
 from unseen.models import make_preparation
-from unseen.tables import Column, Schema, Table, TablePreparation, make_preprocessor, prepare_samples
+from unseen.tables import Column, Schema, Table, TablePreparation, make_preprocessor
 from unseen.tables._preparation import MAX_CODED_COLUMNS, MAX_TREE_LEVELS
 from unseen.utils.samples import Samples
 

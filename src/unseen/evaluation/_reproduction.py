@@ -17,9 +17,9 @@ from sklearn.base import clone
 from ..datasets import make_synthetic
 from ..estimators import CIDG, parallel
 from ..linalg import Array
-from ..model_selection import METHODS, Method, ignore_expected_warnings, transform_for_classifier
+from ..model_selection import METHODS, Method, ignore_expected_warnings, prepare_samples, transform_for_classifier
 from ..report import import_pyplot
-from ..tables import Table, prepare_samples, table_from_arrays
+from ..tables import Table, table_from_arrays
 from ..utils.progress import track
 from ..utils.samples import Samples
 from ._protocol import Protocol, Task

@@ -13,7 +13,6 @@ from ._adaptation import (
     Adjustment,
     HeldOutDomain,
     OffsetPrior,
-    SourceData,
     adapt_ensemble,
     check_new_domain,
     check_not_adapted,
@@ -32,6 +31,7 @@ from ._candidate import (
     hash_files,
     ignore_expected_warnings,
     is_transductive,
+    prepare_samples,
     transform_for_classifier,
     tree_samples,
 )

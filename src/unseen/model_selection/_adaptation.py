@@ -19,8 +19,9 @@ are used where cross-validation on the labels of the new domain shows a gain.
 
 from __future__ import annotations
 
-import copy
+import math
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -66,12 +67,6 @@ MAX_ROWS = 300
 MAX_PROBABILITIES = 2**18
 DRAWS = (5, 12)  # fewest and most draws of labels from a domain
 TOTAL_DRAWS = 100  # of all domains together, as far as the limits allow
-OFFSET_STDS = (0.1, 0.2, 0.4, 0.8, 1.6)
-SCALE_STDS = (0.05, 0.1, 0.2, 0.4)
-# Hyperpriors of the standard deviations: log-normal with these medians and a factor of e. They count about as much as
-# one domain, and decide if there are very few domains.
-OFFSET_STD_MEDIAN = 0.4
-SCALE_STD_MEDIAN = 0.15
 # Strengths of the effects of features, of which cross-validation with this number of folds selects one.
 FEATURE_STDS = (0.5, 2.0)
 N_FOLDS = 10
@@ -137,18 +132,17 @@ def fit_adjustment(
         The estimate. Without features, the offsets sum to zero.
     """
     if X is None:
-        theta = _find_mode(P, codes, prior, np.empty((len(P), 0)))[0]
-        return Adjustment(theta[1:], max(1 + float(theta[0]), MIN_SCALE))
+        mode = _find_mode(P, codes, prior)
+        return Adjustment(mode.offsets, max(mode.scale, MIN_SCALE))
     center = X.mean(axis=0)
     total_spread = np.sqrt(X.var(axis=0).sum())
     unit = feature_std / total_spread if total_spread > 0 else 0.0
     U, singular, V = np.linalg.svd(unit * (X - center), full_matrices=False)
     rank = int(np.sum(singular > RANK_TOLERANCE))
     # In these coordinates (n, r) the effects have independent standard normal priors.
-    theta, _, _ = _find_mode(P, codes, prior, U[:, :rank] * singular[:rank])
-    n_classes = P.shape[1]
-    effects = unit * (V[:rank].T @ theta[n_classes + 1 :].reshape(rank, n_classes))
-    return Adjustment(theta[1 : n_classes + 1] - center @ effects, max(1 + float(theta[0]), MIN_SCALE), effects)
+    mode = _find_mode(P, codes, prior, U[:, :rank] * singular[:rank])
+    effects = unit * (V[:rank].T @ mode.effects)
+    return Adjustment(mode.offsets - center @ effects, max(mode.scale, MIN_SCALE), effects)
 
 
 def log_evidence(P: Array, codes: Ints, prior: OffsetPrior) -> float:
@@ -157,29 +151,37 @@ def log_evidence(P: Array, codes: Ints, prior: OffsetPrior) -> float:
     With the mode t, the Hessian H of the negative log posterior at the mode and the prior precision D,
     log p(y) = log p(y | t) - t' D t / 2 + log det(D) / 2 - log det(H) / 2.
     """
-    theta, value, precision = _find_mode(P, codes, prior, np.empty((len(P), 0)))
+    mode = _find_mode(P, codes, prior)
     L = log_probabilities(P)
-    Q = softmax((1 + theta[0]) * L + theta[1:])
+    Q = softmax(mode.scale * L + mode.offsets)
     covariances = Q * (L - np.sum(Q * L, axis=1, keepdims=True))  # of class indicators with L, row by row
-    hessian = np.diag(precision)
+    hessian = np.diag(mode.precision)
     hessian[0, 0] += np.sum(covariances * L)
     hessian[0, 1:] = hessian[1:, 0] = covariances.sum(axis=0)
     hessian[1:, 1:] += np.diag(Q.sum(axis=0)) - Q.T @ Q
-    return float(np.log(precision).sum() - np.linalg.slogdet(hessian)[1]) / 2 - value
+    return float(np.log(mode.precision).sum() - np.linalg.slogdet(hessian)[1]) / 2 - mode.value
 
 
-def _find_mode(P: Array, codes: Ints, prior: OffsetPrior, Z: Array) -> tuple[Array, float, Array]:
-    """Mode of scale minus 1, offsets and effects (r, C) of `Z` (n, r); the negative log posterior; its prior precision.
+class _Mode(NamedTuple):
+    """Mode of the posterior, its negative logarithm without constants, and the precision of the prior."""
 
-    The negative log posterior is without constants. Effects have standard normal priors.
-    """
+    scale: float
+    offsets: Array  # (C,)
+    effects: Array  # (r, C)
+    value: float
+    precision: Array
+
+
+def _find_mode(P: Array, codes: Ints, prior: OffsetPrior, Z: Array | None = None) -> _Mode:
+    """Mode of scale, offsets and the effects of `Z` (n, r), which have standard normal priors."""
     L = log_probabilities(P)
-    n_classes = L.shape[1]
+    n, n_classes = L.shape
     truth = np.eye(n_classes)[codes]
-    precision = np.ones(1 + n_classes * (1 + Z.shape[1]))
+    design = np.ones((n, 1)) if Z is None else np.column_stack([np.ones(n), Z])
+    # Parameters are the scale less 1, the offsets, and the effects.
+    precision = np.ones(1 + n_classes * design.shape[1])
     precision[0] = 1 / prior.scale_variance
     precision[1 : n_classes + 1] = 1 / prior.offset_variance
-    design = np.column_stack([np.ones(len(Z)), Z])
 
     def objective(theta: Array) -> tuple[float, Array]:
         logits = (1 + theta[0]) * L + design @ theta[1:].reshape(-1, n_classes)
@@ -191,9 +193,9 @@ def _find_mode(P: Array, codes: Ints, prior: OffsetPrior, Z: Array) -> tuple[Arr
         gradient = np.append(np.sum(residuals * L), design.T @ residuals)
         return float(loss), gradient + precision * theta
 
-    start = np.zeros(len(precision))
-    result = minimize(objective, start, jac=True, method="L-BFGS-B", options=MINIMIZER_OPTIONS)
-    return result.x, float(result.fun), precision
+    result = minimize(objective, np.zeros(len(precision)), jac=True, method="L-BFGS-B", options=MINIMIZER_OPTIONS)
+    offsets, *effects = result.x[1:].reshape(-1, n_classes)
+    return _Mode(1 + float(result.x[0]), offsets, np.reshape(effects, (-1, n_classes)), float(result.fun), precision)
 
 
 def cross_validate_features(P: Array, codes: Ints, prior: OffsetPrior, X: Array) -> tuple[float, Array]:
@@ -291,14 +293,13 @@ class AdaptationPlan:
 
         None if fewer than two domains have enough rows.
         """
-        known = {}
-        for n, gains in self.gains.items():
-            draws = gains[metric][np.isfinite(gains[metric]).all(axis=1)]
+        for n in sorted(self.gains, reverse=True):
+            draws = self.gains[n][metric]
+            draws = draws[np.isfinite(draws).all(axis=1)]
             if MIN_LABELS <= n <= n_labels and len(draws) >= MIN_DOMAINS:
-                known[n] = draws
-        if not known:
+                break
+        else:
             return None
-        draws = known[max(known)]
         values = draws.mean(axis=1)
         m = len(values)
         mean = float(values.mean())
@@ -328,13 +329,14 @@ class AdaptationPlan:
                 "as it is. Set level to adapt it all the same.",
             )
         is_safe = min(log_loss.bound, accuracy.bound) > -MAX_LOSS and log_loss.mean > 0
+        level = OFFSETS if is_safe else AS_IS
         reason = (
-            f"With {n_labels} labels: {LEVELS[OFFSETS if is_safe else AS_IS]}. {LEVELS[OFFSETS].capitalize()} have an "
+            f"With {n_labels} labels: {LEVELS[level]}. {LEVELS[OFFSETS].capitalize()} have an "
             f"expected gain in accuracy of {100 * accuracy.mean:+.1f} points (90% prediction interval "
             f"{100 * accuracy.low:+.1f} to {100 * accuracy.high:+.1f}) and in log loss of {-log_loss.mean:+.3f} "
             f"({-log_loss.high:+.3f} to {-log_loss.low:+.3f}), from {accuracy.n_domains} held-out domains."
         )
-        return Decision(OFFSETS if is_safe else AS_IS, reason)
+        return Decision(level, reason)
 
     def sentences(self) -> list[str]:
         """What to expect from some numbers of labels, before any label is collected."""
@@ -348,16 +350,23 @@ class AdaptationPlan:
         """The curve in plain values, for figures: the gains at each number of labels."""
         points = []
         for n in self.gains:
-            point: dict[str, Any] = {"labels": n}
-            for metric in METRICS:
-                gain = self.gain(n, metric)
-                point[metric] = gain and {"mean": gain.mean, "low": gain.low, "high": gain.high}
-            points.append(point)
+            gains = {metric: self.gain(n, metric) for metric in METRICS}
+            ends = {
+                metric: gain and {"mean": gain.mean, "low": gain.low, "high": gain.high}
+                for metric, gain in gains.items()
+            }
+            points.append({"labels": n, **ends})
         curve = {"level": OFFSETS, "name": LEVELS[OFFSETS], "points": points}
         return {"curves": [curve], "domains": list(self.domains), "sentences": self.sentences()}
 
 
-PRIORS = [OffsetPrior(offset**2, scale**2) for offset in OFFSET_STDS for scale in SCALE_STDS]
+# Hyperpriors of the standard deviations: log-normal with these medians and a factor of e. They count about as much as
+# one domain, and decide if there are very few domains.
+HYPERPRIOR = {
+    OffsetPrior(offset**2, scale**2): -0.5 * math.log(offset / 0.4) ** 2 - 0.5 * math.log(scale / 0.15) ** 2
+    for offset in (0.1, 0.2, 0.4, 0.8, 1.6)
+    for scale in (0.05, 0.1, 0.2, 0.4)
+}
 
 
 def simulate_adaptation(
@@ -381,12 +390,11 @@ def simulate_adaptation(
     """
     rng = np.random.default_rng(0)
     m = len(domains)
-    evidence = np.array([[log_evidence(P, codes, prior) for prior in PRIORS] for _, P, codes in domains])
-    evidence = evidence.reshape(m, len(PRIORS))
+    evidence = [[log_evidence(P, codes, prior) for prior in HYPERPRIOR] for _, P, codes in domains]
     n_draws = int(np.clip(TOTAL_DRAWS // max(m, 1), *DRAWS))
     gains = {n: {metric: np.full((m, n_draws), np.nan) for metric in METRICS} for n in sizes}
     for k, domain in enumerate(domains):
-        prior = _best_prior(np.delete(evidence, k, axis=0))
+        prior = _best_prior([*evidence[:k], *evidence[k + 1 :]])
         for n, by_metric in gains.items():
             if len(domain.codes) - n < MIN_TEST_ROWS:
                 continue
@@ -399,13 +407,10 @@ def simulate_adaptation(
     return AdaptationPlan(tuple(domain.name for domain in domains), gains, _best_prior(evidence))
 
 
-def _best_prior(evidence: Array) -> OffsetPrior:
+def _best_prior(evidence: Sequence[Sequence[float]]) -> OffsetPrior:
     """The prior with the largest product of marginal likelihood, over domains, and hyperprior."""
-    offset_stds = np.repeat(OFFSET_STDS, len(SCALE_STDS))
-    scale_stds = np.tile(SCALE_STDS, len(OFFSET_STDS))
-    hyperprior = -0.5 * np.log(offset_stds / OFFSET_STD_MEDIAN) ** 2
-    hyperprior -= 0.5 * np.log(scale_stds / SCALE_STD_MEDIAN) ** 2
-    return PRIORS[int(np.argmax(evidence.sum(axis=0) + hyperprior))]
+    totals = np.sum([*evidence, list(HYPERPRIOR.values())], axis=0)
+    return list(HYPERPRIOR)[int(np.argmax(totals))]
 
 
 def score_gains(
@@ -417,21 +422,13 @@ def score_gains(
     """
     test = np.setdiff1d(np.arange(len(domain.codes)), labeled)
     codes = domain.codes[test]
-    losses = []
-    hits = []
-    for P in (domain.probabilities[test], adapted[test]):
-        losses.append(-log_probabilities(true_class_values(P, codes)).mean())
-        decisions = P if prior_ratio is None else P / prior_ratio
-        hits.append(np.mean(decisions.argmax(axis=1) == codes))
-    return {"log_loss": float(losses[0] - losses[1]), "accuracy": float(hits[1] - hits[0])}
+    ratio = 1.0 if prior_ratio is None else prior_ratio
 
+    def score(P: Array) -> Array:
+        is_hit = (P / ratio).argmax(axis=1) == codes
+        return np.array([log_probabilities(true_class_values(P, codes)).mean(), np.mean(is_hit)])
 
-@dataclass(frozen=True)
-class SourceData:
-    """The source domains, prepared as the members of the ensemble receive them, for a refit."""
-
-    samples: Samples
-    balance: Balance = "none"
+    return dict(zip(METRICS, (score(adapted[test]) - score(domain.probabilities[test])).tolist(), strict=True))
 
 
 def plan_adaptation(ensemble: EnsembleClassifier, n_labels: int | None = None) -> AdaptationPlan:
@@ -449,7 +446,13 @@ def plan_adaptation(ensemble: EnsembleClassifier, n_labels: int | None = None) -
 
 
 def adapt_ensemble(
-    ensemble: EnsembleClassifier, X: Any, y: Any, *, level: str = "auto", source: SourceData | None = None
+    ensemble: EnsembleClassifier,
+    X: Any,
+    y: Any,
+    *,
+    level: str = "auto",
+    source: Samples | None = None,
+    balance: Balance = "none",
 ) -> tuple[EnsembleClassifier, dict[str, Any]]:
     """Adapt an ensemble to the labels of one new domain.
 
@@ -464,8 +467,10 @@ def adapt_ensemble(
     level : {"auto", "none", "offsets", "features", "refit"}, default="auto"
         Level of adaptation. "auto" selects "offsets" if they are unlikely to harm in a simulation on source domains,
         and "features" if these are better in cross-validation on at least 25 labels.
-    source : SourceData, default=None
-        The source domains, which "refit" needs.
+    source : Samples, default=None
+        The source domains, prepared as the members receive them, which "refit" needs.
+    balance : {"none", "classes", "domains"}, default="none"
+        What had equal weight in training, for "refit".
 
     Returns
     -------
@@ -490,57 +495,56 @@ def adapt_ensemble(
         raise ValueError(f"level={level!r} needs at least 2 labels; got {n}. Use level='none'.")
     decision = Decision(level, f"{LEVELS.get(level, level).capitalize()}, as requested.")
     adapted = ensemble
-    offsets = None
-    scale = 1.0
+    adjustment = None
     with ignore_expected_warnings(), single_thread():
         if source is not None:
-            adapted = _refit(ensemble, source.samples, _safe_indexing(X, rows), codes, source.balance)
+            adapted = _refit(ensemble, source, _safe_indexing(X, rows), codes, balance)
         elif level != AS_IS:
-            decision, adjustment = _fit_level(ensemble, X, rows, codes, level)
-            if adjustment is not None:
-                adapted = ensemble.with_offsets(*adjustment)
-                offsets = adjustment.offsets
-                scale = adjustment.scale
-                if adjustment.effects is not None:
-                    offsets = offsets + _labeled_features(ensemble, X, rows).mean(axis=0) @ adjustment.effects
-    names = map(str, ensemble.classes_)
+            features = ensemble.prepared_features(_safe_indexing(X, rows))
+            features = features.toarray() if sparse.issparse(features) else np.asarray(features, dtype=np.float64)
+            decision, adjustment = _fit_level(ensemble, X, rows, features, codes, decision)
+    named_offsets = None
+    if adjustment is not None:
+        adapted = ensemble.with_offsets(*adjustment)
+        offsets = adjustment.offsets
+        if adjustment.effects is not None:
+            offsets = offsets + features.mean(axis=0) @ adjustment.effects
+        named_offsets = dict(zip(map(str, ensemble.classes_), offsets.tolist(), strict=True))
     return adapted, {
         "level": decision.level,
         "reason": decision.reason,
         "labels": n,
-        "offsets": None if offsets is None else dict(zip(names, offsets.tolist(), strict=True)),
-        "scale": scale,
+        "offsets": named_offsets,
+        "scale": 1.0 if adjustment is None else adjustment.scale,
         "notices": notices,
     }
 
 
 def _fit_level(
-    ensemble: EnsembleClassifier, X: Any, rows: Ints, codes: Ints, level: str
+    ensemble: EnsembleClassifier, X: Any, rows: Ints, features: Array, codes: Ints, decision: Decision
 ) -> tuple[Decision, Adjustment | None]:
-    """Fit class offsets, and effects of features if these are requested or better in cross-validation."""
+    """Fit class offsets, and effects of features if these are requested or better in cross-validation.
+
+    `features` and `codes` are those of the labeled `rows` of `X`.
+    """
     n = len(codes)
+    requested = decision.level
     plan = plan_adaptation(ensemble, n)
-    decision = plan.choose(n) if level == "auto" else Decision(level, f"{LEVELS[level].capitalize()}, as requested.")
-    tests_features = level == FEATURES or (level == "auto" and n >= MIN_FEATURE_LABELS)
+    if requested == "auto":
+        decision = plan.choose(n)
+    tests_features = requested == FEATURES or (requested == "auto" and n >= MIN_FEATURE_LABELS)
     if decision.level == AS_IS and not tests_features:
         return decision, None
     P = ensemble.predict_proba(X)[rows]
     if tests_features:
-        features = _labeled_features(ensemble, X, rows)
         feature_std, gains = cross_validate_features(P, codes, plan.prior, features)
-        if level == FEATURES or gains.mean() > standard_error(gains):
+        if requested == FEATURES or gains.mean() > standard_error(gains):
             reason = (
                 f"With {n} labels: {LEVELS[FEATURES]}. In cross-validation on the labels, effects of features change "
                 f"the log loss by {-gains.mean():+.3f}."
             )
             return Decision(FEATURES, reason), fit_adjustment(P, codes, plan.prior, features, feature_std)
     return decision, None if decision.level == AS_IS else fit_adjustment(P, codes, plan.prior)
-
-
-def _labeled_features(ensemble: EnsembleClassifier, X: Any, rows: Ints) -> Array:
-    """Features of labeled samples, as a dense array."""
-    features = ensemble.prepared_features(_safe_indexing(X, rows))
-    return features.toarray() if sparse.issparse(features) else np.asarray(features, dtype=np.float64)
 
 
 def encode_labels(y: Any, classes: Labels) -> tuple[Ints, Ints]:
@@ -595,4 +599,4 @@ def _refit(ensemble: EnsembleClassifier, samples: Samples, X: Any, codes: Ints, 
     while new_name in domains:
         new_name += "'"
     domain_all = np.concatenate([domains, np.full(n, new_name)])
-    return copy.copy(ensemble).fit(X_all, y_all, sample_domain=domain_all, sample_weight=weights)
+    return copy(ensemble).fit(X_all, y_all, sample_domain=domain_all, sample_weight=weights)

@@ -191,6 +191,19 @@ class Candidate:
         return replace(self, transformer=clone(self.transformer).set_params(feature_map=landmarks))
 
 
+def prepare_samples(preparation: Any, samples: Samples) -> Samples:
+    """Samples with the features of a fitted preparation.
+
+    One with `tree_columns`, such as :class:`unseen.tables.TablePreparation`, gives columns for trees after the first
+    `n_prepared_features_`, with those of levels last.
+    """
+    X = np.asarray(preparation.transform(samples.X), dtype=np.float64)
+    if not getattr(preparation, "tree_columns", False):
+        return replace(samples, X=X)
+    prepared, raw = np.hsplit(X, [preparation.n_prepared_features_])
+    return replace(samples, X=prepared, raw=raw, n_categorical=len(preparation.categorical))
+
+
 def tree_features(X: Any) -> Any:
     """Features for trees: numbers that single precision cannot represent are clipped."""
     if sparse.issparse(X):

@@ -18,10 +18,9 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from ..linalg import Array, Ints
-from ..tables import prepare_samples
 from ..utils.samples import Balance, Samples
 from ._adaptation import limit_held_out_domains
-from ._candidate import Candidate
+from ._candidate import Candidate, prepare_samples
 from ._ensemble import SMOOTHING_STRENGTHS, ConformalSets, EnsembleClassifier, neighbor_graph, smooth_probabilities
 from ._ensemble_math import (
     IDENTITY,

@@ -39,7 +39,6 @@ from ..estimators import (
 from ..exceptions import SharedContext
 from ..kernels import Kernel, check_square_memory, squared_distances
 from ..linalg import Array, CellStatistics, Ints, Membership, Solution, Spectrum, gram_spectrum, product
-from ..tables import prepare_samples
 from ..utils.progress import track
 from ..utils.samples import Balance, Samples
 from ..utils.validation import EncodedLabels, Labels, format_list
@@ -50,6 +49,7 @@ from ._candidate import (
     fit_clone,
     ignore_expected_warnings,
     median_width,
+    prepare_samples,
     tree_samples,
     with_categories,
 )

@@ -22,7 +22,6 @@ from ..utils.samples import Balance, Samples, make_samples
 from ..utils.validation import Labels, encode_classes, require_named_domains
 from ._adaptation import (
     AdaptationPlan,
-    SourceData,
     adapt_ensemble,
     check_new_domain,
     check_not_adapted,
@@ -393,10 +392,10 @@ class UnseenClassifier(BaseSelector):
             source_X, source_y = validate_data(
                 self, source_X, source_y, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32)
             )
-            source_data = SourceData(make_samples(source_X, source_y, source_domain, None, None), self.balance)
+            source_data = make_samples(source_X, source_y, source_domain, None, None)
         adapted = copy.copy(self)
         adapted.best_estimator_, adapted.adaptation_ = adapt_ensemble(
-            self.best_estimator_, X, labels, level=level, source=source_data
+            self.best_estimator_, X, labels, level=level, source=source_data, balance=self.balance
         )
         return adapted
 

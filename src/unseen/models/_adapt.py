@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..linalg import Array
-from ..model_selection import REFIT, SourceData, adapt_ensemble, check_new_domain, check_not_adapted
+from ..model_selection import REFIT, adapt_ensemble, check_new_domain, check_not_adapted
 from ..tables import TableError, as_text, encode_class_labels, is_folder_or_pattern, is_path
 from ..utils.samples import Samples
 from ..utils.validation import Labels, format_list
@@ -40,7 +40,12 @@ def adapt_model(
             )
         source_data = _read_source(model, source)
     ensemble, description = adapt_ensemble(
-        table_model.ensemble, table_model.prepare(X), labels, level=level, source=source_data
+        table_model.ensemble,
+        table_model.prepare(X),
+        labels,
+        level=level,
+        source=source_data,
+        balance=model.card.get("balance", "none"),
     )
     adaptation = {
         **description,
@@ -139,12 +144,11 @@ def _read_labeled(model: Model, data: Any, label: str | None, domain: str | None
     return rows.X, values, None if domain is None else np.array(as_text(rows.kept[domain]).to_list(), dtype=str)
 
 
-def _read_source(model: Model, source: Any) -> SourceData:
+def _read_source(model: Model, source: Any) -> Samples:
     """The training table, encoded and prepared as the model does."""
     schema = model.schema
     domain = None if is_path(source) and is_folder_or_pattern(source) else schema.domain
     X, domains, codes = model.read_labeled(source, None, domain)
     if domains is None:
         raise ValueError(f"source must name the domains in the column {schema.domain!r}, as in training.")
-    samples = Samples(model.table_model.prepare(X), model.classes_[codes], domains, classes=model.classes_)
-    return SourceData(samples, model.card.get("balance", "none"))
+    return Samples(model.table_model.prepare(X), model.classes_[codes], domains, classes=model.classes_)

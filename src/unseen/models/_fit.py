@@ -50,6 +50,7 @@ from ..model_selection import (
     get_metric,
     limit_evaluation_rows,
     parse_methods,
+    prepare_samples,
     refit_ensemble,
     score_labels,
     select_model,
@@ -69,7 +70,6 @@ from ..tables import (
     TablePreparation,
     make_preprocessor,
     open_data,
-    prepare_samples,
     read_survey,
 )
 from ..utils.progress import progress

@@ -26,7 +26,7 @@ from ._load import (
     survey_table,
     table_from_arrays,
 )
-from ._preparation import TablePreparation, prepare_samples
+from ._preparation import TablePreparation
 from ._schema import (
     NEW_LEVEL_CODE,
     Column,

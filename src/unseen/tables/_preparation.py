@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +11,6 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, Ints
-from ..utils.samples import Samples
 
 # Numbers with a larger skewness and without negative values are long-tailed: that of an exponential distribution is 2.
 LONG_TAIL_SKEWNESS = 2.0
@@ -200,12 +198,3 @@ def _look_up(codes: Array, column: Array) -> Array:
     n_levels = len(codes) - 1
     is_known = (column >= 0) & (column < n_levels)
     return codes[np.where(is_known, column, n_levels).astype(np.intp)]
-
-
-def prepare_samples(preparation: Any, samples: Samples) -> Samples:
-    """Samples with the features of a fitted preparation, and with columns for trees if it provides them."""
-    X = np.asarray(preparation.transform(samples.X), dtype=np.float64)
-    if not isinstance(preparation, TablePreparation) or not preparation.tree_columns:
-        return replace(samples, X=X)
-    prepared, raw = np.hsplit(X, [preparation.n_prepared_features_])
-    return replace(samples, X=prepared, raw=raw, n_categorical=len(preparation.categorical))
