@@ -23,7 +23,7 @@ def main(folder: Path, seconds: float) -> None:
     names = np.unique(train.pop("domain"), return_inverse=True)[1]
     train["fold"] = names % MAX_FOLDS
     predictor = TabularPredictor("label", groups="fold", eval_metric="log_loss", path=folder / "models", verbosity=0)
-    predictor.fit(train, time_limit=seconds, presets="best_quality", num_cpus=2, dynamic_stacking=False)
+    predictor.fit(train, time_limit=seconds, presets="best_quality", num_cpus=1, dynamic_stacking=False)
     new = pd.read_parquet(folder / "new.parquet")
     P = predictor.predict_proba(new)
     P.columns = P.columns.astype(str)

@@ -9,8 +9,9 @@ Tables, seven sets in ``DATA/tables``:
 - Rows: at most 120 random rows of each source domain and 2,000 of the held-out domain; seed 0; the subsample of a
   source domain does not depend on the held-out domain.
 - Baselines (`studies.baselines`): logistic regression, gradient boosting and LightGBM, tuned by leave-one-domain-out
-  cross-validation on the source domains; random forest and CatBoost with their defaults. AutoGluon gets 60 seconds for
-  the first held-out domain of each table, if ``--autogluon`` names the interpreter of an environment that has it.
+  cross-validation on the source domains; random forest and CatBoost with their defaults. AutoGluon gets 60 seconds of
+  one core for the first held-out domain of each table, if ``--autogluon`` names the interpreter of an environment that
+  has it.
 - Ours: ``unseen.fit(sources, label="label", domain="domain")`` with default parameters, which is inductive.
 - Missing values are empty cells only; columns of numbers are numbers, also where they are codes.
 
@@ -67,6 +68,7 @@ ARRAYS = ensembles.NAMES
 OURS = "unseen"
 OURS_TRANSDUCTIVE = "unseen, transductive"
 TABLE_METHODS = (*BASELINES, OURS)
+METHODS = (*BASELINES, AUTOGLUON, OURS, OURS_TRANSDUCTIVE)
 ARRAY_METHODS = ("logistic regression", "random forest", OURS, OURS_TRANSDUCTIVE)
 METRICS = ("accuracy", "AUC", "log loss")
 IS_LOSS = {"accuracy": False, "AUC": False, "log loss": True}
@@ -231,7 +233,8 @@ def evaluate(
     known = [str(label) for label in model.classes_]
     classes = sorted({*known, *task.y_target})
     P = align_probabilities(model.predict_proba(X), known, classes)
-    predicted = np.array([str(label) for label in model.predict(X)], dtype=object)
+    # CatBoost predicts a column of classes.
+    predicted = np.array([str(label) for label in np.ravel(model.predict(X))], dtype=object)
     return {**measure(task.y_target, predicted, P, classes), "seconds": seconds}
 
 
@@ -258,10 +261,9 @@ def set_means(rows: list[dict[str, Any]], metric: str) -> dict[str, dict[str, fl
 
 def group_rows(rows: list[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return the rows of each set and method, in the order of the study."""
-    methods = [*BASELINES, AUTOGLUON, OURS, OURS_TRANSDUCTIVE]
     groups = {}
     for data in (*TABLES, *ARRAYS):
-        for method in methods:
+        for method in METHODS:
             here = [row for row in rows if row["data"] == data and row["method"] == method]
             if here:
                 groups[data, method] = here
@@ -414,9 +416,10 @@ def run(
         tasks = table_tasks(root, name, design) if name in TABLES else array_tasks(root, name, design)
         for number, task in enumerate(tasks):
             about = {"data": task.data, "target": task.target, "subsample": task.subsample}
-            applicable = TABLE_METHODS if task.is_table else ARRAY_METHODS
-            for method in (*applicable, *([AUTOGLUON] if autogluon and number == 0 and task.is_table else [])):
-                if method not in (*methods, AUTOGLUON) or (*about.values(), method) in done:
+            applicable = (AUTOGLUON, *TABLE_METHODS) if task.is_table else ARRAY_METHODS
+            for method in applicable:
+                is_left_out = method == AUTOGLUON and (autogluon is None or number > 0)
+                if method not in methods or is_left_out or (*about.values(), method) in done:
                     continue
                 result = evaluate(task, method, design, n_jobs, autogluon)
                 sizes = {"source_rows": len(task.y), "target_rows": len(task.y_target)}
@@ -435,9 +438,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--arrays", action="store_true", help="the five sets of studies.ensembles instead of the tables"
     )
-    parser.add_argument(
-        "--methods", nargs="+", default=(*TABLE_METHODS, OURS_TRANSDUCTIVE), choices=(*TABLE_METHODS, OURS_TRANSDUCTIVE)
-    )
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, metavar="METHOD")
     parser.add_argument("--output", type=Path, required=True, help="file of results (JSON lines)")
     parser.add_argument("--csv", type=Path, help="means by set, method and metric; beside it the tables of the page")
     parser.add_argument("--earlier", type=Path, default=Path("docs/results/ensembles.csv"), help="earlier accuracies")
