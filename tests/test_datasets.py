@@ -129,4 +129,13 @@ def test_the_new_hospital_has_the_columns_of_the_twelve_and_is_not_among_them():
     assert hospitals["hospital"].value_counts()["count"].unique().to_list() == [60]
     assert new_hospital["hospital"].unique().to_list() == ["ulm"]
     assert set(hospitals["diagnosis"]) == set(new_hospital["diagnosis"]) == {"bacterial", "viral"}
-    assert hospitals.equals(load_hospitals()[0])
+    assert hospitals.equals(load_hospitals(new_hospital=3)[0])
+
+
+def test_each_new_hospital_has_the_designed_share_of_bacterial_infections_and_different_patients():
+    new_hospitals = [load_hospitals(new_hospital=number)[1] for number in range(8)]
+    shares = [(table["diagnosis"] == "bacterial").mean() for table in new_hospitals]
+    assert np.mean(shares) == pytest.approx(0.75, abs=0.03)
+    assert len({table["crp"].sum() for table in new_hospitals}) == 8
+    with pytest.raises(ValueError, match="new_hospital == -1, must be >= 0"):
+        load_hospitals(new_hospital=-1)
