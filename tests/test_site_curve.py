@@ -161,7 +161,7 @@ def test_an_interrupted_curve_continues_and_is_that_of_an_undisturbed_run(tmp_pa
         stored.append(row)
         add(self, key, row)
 
-    score = _site_curve.CurveData.score
+    score = _site_curve.SubsetRunner.predict
 
     def count(self, job):
         evaluated.append(job)
@@ -171,7 +171,7 @@ def test_an_interrupted_curve_continues_and_is_that_of_an_undisturbed_run(tmp_pa
         patched.setattr(Store, "add", add_some)
         with pytest.raises(KeyboardInterrupt):
             curve(store, X, y, site)
-    monkeypatch.setattr(_site_curve.CurveData, "score", count)
+    monkeypatch.setattr(_site_curve.SubsetRunner, "predict", count)
     n_sets = len(make_subsets(5, np.random.default_rng(0))) + 10
     assert curve(store, X, y, site) == expected
     assert len(evaluated) == n_sets - 4

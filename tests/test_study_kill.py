@@ -27,15 +27,13 @@ import sys, time
 import unseen.evaluation._run as engine
 from unseen.evaluation import Protocol
 
-complete_jobs = engine.complete_jobs
+predict = engine.Study.predict
 
-def slowed(jobs, evaluate, *rest):
-    def work(*args):
-        time.sleep(0.1)
-        return evaluate(*args)
-    return complete_jobs(jobs, work, *rest)
+def slowed(study, job):
+    time.sleep(0.1)
+    return predict(study, job)
 
-engine.complete_jobs = slowed
+engine.Study.predict = slowed
 """
 STUDY = """
 from unseen.datasets import make_synthetic

@@ -43,6 +43,7 @@ from ..utils.samples import Samples
 from ..utils.validation import Labels
 
 Outcomes = NDArray[np.bool_]
+FEW_EVENTS = 100  # events (and other rows) below which a site is too small for precise estimates (Collins et al. 2016)
 
 
 @dataclass(frozen=True)

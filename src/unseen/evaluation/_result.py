@@ -23,6 +23,7 @@ from ..utils.io import atomic_write, check_output_path, plain_values
 from ..utils.optional_imports import optional_import
 from ..utils.validation import Labels
 from ._measures import (
+    FEW_EVENTS,
     MEASURES,
     MeasureSummary,
     Outcomes,
@@ -36,9 +37,8 @@ from ._measures import (
 from ._recommendation import ComparisonResults, Recommendation, recommend
 from ._run import DEFAULT_THRESHOLD, HeldOutPredictions
 from ._store import Row
-from ._texts import describe_for_colleagues, describe_methods, describe_results, make_checklist
+from ._texts import Texts
 
-FEW_EVENTS = 100  # events (and other rows) below which a site is too small for precise estimates (Collins et al. 2016)
 CLOSEST_PROBABILITY = 1e-7  # probabilities of 0 and 1 have no logit
 
 
@@ -300,6 +300,11 @@ class ValidationResult(EvaluationResult):
             raise KeyError(f"There is no measure {measure!r} of the method {method!r} and the class {of_class!r}.")
         return self.summaries[method, measure, of_class]
 
+    def label_measure(self, measure: str, of_class: Any) -> str:
+        """Name of a measure in reports; of several classes, with the class against all others."""
+        label = MEASURES[measure].label
+        return label if self.is_binary or of_class is None else f"{label}, class {of_class}"
+
     @cached_property
     def site_records(self) -> list[dict[str, Any]]:
         """One record for each site: size, events, missing values, case mix, threshold."""
@@ -472,6 +477,10 @@ class ValidationResult(EvaluationResult):
         by_site = {site: make_curves(*outcomes, thresholds) for site, outcomes in self._site_risks.items()}
         return {"pooled": make_curves(*self._pooled, thresholds), "sites": by_site}
 
+    @cached_property
+    def _texts(self) -> Texts:
+        return Texts(self)
+
     def checklist(self) -> list[dict[str, str]]:
         """Return the items of TRIPOD-Cluster and TRIPOD+AI that this validation answers, and those left to the author.
 
@@ -480,7 +489,7 @@ class ValidationResult(EvaluationResult):
         items : list of dict
             With the keys `section`, `item` and `answer`; answers of the author are marked by "AUTHOR:".
         """
-        return make_checklist(self)
+        return self._texts.checklist()
 
     def colleagues(self) -> list[dict[str, Any]]:
         """Return the page in plain language: what was tested, what to use, what to expect, when not to trust it.
@@ -490,7 +499,7 @@ class ValidationResult(EvaluationResult):
         parts : list of dict
             With the keys `heading` and `sentences`.
         """
-        return describe_for_colleagues(self)
+        return self._texts.colleagues()
 
     def methods_text(self) -> str:
         """Return paragraphs for the Methods section of a paper, with references.
@@ -500,7 +509,7 @@ class ValidationResult(EvaluationResult):
         text : str
             Paragraphs, separated by empty lines.
         """
-        return "\n\n".join(describe_methods(self))
+        return "\n\n".join(self._texts.methods())
 
     def results_text(self) -> str:
         """Return paragraphs for the Results section of a paper, with all numbers.
@@ -510,7 +519,7 @@ class ValidationResult(EvaluationResult):
         text : str
             Paragraphs, separated by empty lines.
         """
-        return "\n\n".join(describe_results(self))
+        return "\n\n".join(self._texts.results())
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything except predictions in values that JSON can represent; others than finite numbers are None.
@@ -534,8 +543,8 @@ class ValidationResult(EvaluationResult):
                 **self.statistics_dict(),
                 "importance": self.importance,
                 "colleagues": self.colleagues(),
-                "methods_text": describe_methods(self),
-                "results_text": describe_results(self),
+                "methods_text": self._texts.methods(),
+                "results_text": self._texts.results(),
                 "checklist": self.checklist(),
             }
         )

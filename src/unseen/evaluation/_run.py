@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
@@ -58,6 +58,7 @@ from ._store import Row, Store, StoredPredictions
 DEFAULT_THRESHOLD = 0.5  # at which a model without a threshold decides between two classes
 T = TypeVar("T")
 Models = Mapping[str, Sequence[Method]]  # several methods form an ensemble
+PartsOfJob = dict["Job", list[str]]
 
 
 @dataclass(frozen=True)
@@ -205,16 +206,10 @@ def run(
     if missing:
         raise ValueError(f"Tasks name domains that the data do not have: {', '.join(sorted(missing))}.")
     study = Study(table, protocol, models, importance_of)
-    config = describe_run(table, protocol, study.config.preparation)
-    configurations = {
-        name: {**config, "method": [describe_method(method) for method in members], "importance": name == importance_of}
-        for name, members in models.items()
-    }
     # Jobs with ensembles take longest; a long job at the end would run alone.
     groups = sorted(_group_models(models), key=lambda group: not any(models[name][0].members for name in group))
     jobs = [Job(task, repeat, tuple(group)) for repeat, group, task in product(range(protocol.repeats), groups, tasks)]
-    execution = Execution(store, n_jobs, verbose, client)
-    completed = complete_jobs(jobs, study.predict, configurations, execution, study)
+    completed = complete_jobs(study, jobs, Execution(store, n_jobs, verbose, client))
     places = product(tasks, models, range(protocol.repeats))
     return HeldOutPredictions(table, tasks, [completed[task.name, name, repeat] for task, name, repeat in places])
 
@@ -255,81 +250,23 @@ class Job:
 
     A job is run as a whole or not at all, whatever an earlier run has completed: a matrix product over fewer rows is
     rounded differently, so that a resumed run would give other bits than an uninterrupted one.
+
+    Attributes
+    ----------
+    task : Task
+        What to train and to test on.
+    repeat : int
+        Number of the random draw of the training data.
+    methods : tuple of str
+        Names of the methods.
+    validation : sequence of mapping, default=None
+        Predictions for the validation parts of the job, if they were made before it.
     """
 
     task: Task
     repeat: int
     methods: tuple[str, ...]
-
-
-def complete_jobs(
-    jobs: Sequence[Job],
-    evaluate: Callable[..., list[Row]],
-    configurations: Mapping[str, dict[str, Any]],
-    execution: Execution,
-    study: Study | None = None,
-) -> dict[tuple[str, str, int], Row]:
-    """Run the jobs that the store lacks, and return the rows of all, by task, method and repeat.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-        The jobs.
-    evaluate : callable
-        Returns the rows of a job, one for each method; it is sent to other processes.
-    configurations : mapping
-        Everything that the rows of each method depend on.
-    execution : Execution
-        Store, processes and progress.
-    study : Study, default=None
-        Predicts validation parts before the jobs, once for all jobs that train on the same rows; `evaluate` gets these
-        predictions as a second argument.
-    """
-    keys = {name: configuration_key(config) for name, config in configurations.items()}
-    with Store(execution.store) as store:
-        for name, config in configurations.items():
-            store.add_configuration(keys[name], config)
-
-        def read_rows() -> dict[tuple[str, str, int], Row]:
-            rows = (row for key in dict.fromkeys(keys.values()) for row in store.rows(key))
-            return {(row.task, row.method, row.repeat): row for row in rows}
-
-        done = {place for place, row in read_rows().items() if row.status != "failed"}
-        pending = [job for job in jobs if any((job.task.name, name, job.repeat) not in done for name in job.methods)]
-        sharing = SharedTraining.find(study, jobs, pending, keys) if study else SharedTraining({}, {})
-        missing = [one for one in sharing.training_sets.values() if not all(map(store.has_predictions, one.parts))]
-        bar = progress("evaluation", len(jobs) + len(missing), execution.verbose)
-        with bar as advance:
-            advance(len(jobs) - len(pending))
-            if study:
-                for predictions in _run_calls(study.predict_parts, ((one,) for one in missing), execution):
-                    store.add_predictions(predictions)
-                    advance(1)
-            calls = ((job, *sharing.read_predictions(job, store)) for job in pending)
-            for rows in _run_calls(evaluate, calls, execution):
-                for row in rows:
-                    if (row.task, row.method, row.repeat) not in done:
-                        store.add(keys[row.method], row)
-                advance(1)
-        rows_by_place = read_rows()
-        store.remove_predictions()
-    if any((job.task.name, name, job.repeat) not in rows_by_place for job in jobs for name in job.methods):
-        raise ValueError(f"{execution.store} lacks results that were written to it: another program changed it.")
-    return rows_by_place
-
-
-def _run_calls(function: Callable[..., T], calls: Iterable[tuple[Any, ...]], execution: Execution) -> Iterator[T]:
-    """Results of calls in order of completion, from local processes or from a cluster."""
-    if execution.client is not None:
-        results = map_on_cluster(partial(_apply, function), calls, execution.client, ordered=False)
-    else:
-        results = parallel(execution.n_jobs, ordered=False)(delayed(function)(*arguments) for arguments in calls)
-    with closing(results):  # type: ignore[type-var]
-        yield from results
-
-
-def _apply(function: Callable[..., T], arguments: tuple[Any, ...]) -> T:
-    return function(*arguments)
+    validation: Sequence[StoredPredictions] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -354,49 +291,73 @@ class TrainingSet:
     parts: dict[str, tuple[Ints, bool]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class SharedTraining:
-    """Training sets that jobs share, and for each job the keys of the parts that its splits hold out, in their order.
+class JobRunner:
+    """What `complete_jobs` needs: how a job is run, and what its rows depend on besides task and repeat."""
 
-    All methods of a job share training sets. What a training set predicts does not depend on which jobs are pending.
+    configurations: Mapping[str, dict[str, Any]]  # by method
+
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """Keys of the configurations in a store."""
+        return {name: configuration_key(config) for name, config in self.configurations.items()}
+
+    def predict(self, job: Job) -> list[Row]:
+        """Run a job: one row for each method."""
+        raise NotImplementedError
+
+    def share_training(self, jobs: Sequence[Job], pending: Sequence[Job]) -> tuple[list[TrainingSet], PartsOfJob]:
+        """Training sets that pending jobs share; without any, each job trains for itself."""
+        return [], {}
+
+    def predict_parts(self, training: TrainingSet) -> dict[str, dict[str, Prediction]]:
+        """Predictions of all candidates, fitted to a training set, for each part that it holds out."""
+        raise NotImplementedError
+
+
+def complete_jobs(study: JobRunner, jobs: Sequence[Job], execution: Execution) -> dict[tuple[str, str, int], Row]:
+    """Run the jobs that the store lacks, and return the rows of all, by task, method and repeat.
+
+    Training sets that several jobs share come first; their predictions are stored, and jobs select from them.
     """
+    keys = study.keys
+    with Store(execution.store) as store:
+        for name, config in study.configurations.items():
+            store.add_configuration(keys[name], config)
 
-    training_sets: dict[Hashable, TrainingSet]
-    parts_of_job: dict[Job, list[str]]
+        def read_rows() -> dict[tuple[str, str, int], Row]:
+            rows = (row for key in dict.fromkeys(keys.values()) for row in store.rows(key))
+            return {(row.task, row.method, row.repeat): row for row in rows}
 
-    @classmethod
-    def find(cls, study: Study, jobs: Sequence[Job], pending: Sequence[Job], keys: Mapping[str, str]) -> SharedTraining:
-        """Training sets of pending jobs, with the candidates and parts of all jobs of the same methods."""
-        methods_of_pending = {job.methods for job in pending}
-        training_sets: dict[Hashable, TrainingSet] = {}
-        parts_of_job: dict[Job, list[str]] = {}
-        n_rows = len(study.table.samples)
-        for job in jobs:
-            if job.methods not in methods_of_pending:
-                continue
-            selection = Selection.make(study, job)
-            parts = parts_of_job[job] = []
-            skewed = selection.trials.skewed_positions if selection.trials else frozenset()
-            for i, (train, test) in enumerate(selection.trials.splits if selection.trials else ()):
-                mask = np.zeros(n_rows, dtype=bool)
-                mask[selection.used[train]] = True
-                rows = selection.used[test]
-                packed = np.packbits(mask).tobytes()
-                digest = hashlib.sha256(packed + rows.tobytes())
-                digest.update("".join(keys[name] for name in job.methods).encode())
-                training = training_sets.setdefault((job.methods, packed), TrainingSet(packed))
-                training.candidates.update({one.key: one for one in selection.candidates})
-                training.parts[digest.hexdigest()] = (rows, i in skewed)
-                parts.append(digest.hexdigest())
-        needed = {key for job in pending for key in parts_of_job[job]}
-        kept = {key: one for key, one in training_sets.items() if not needed.isdisjoint(one.parts)}
-        return cls(kept, {job: parts_of_job[job] for job in pending})
+        done = {place for place, row in read_rows().items() if row.status != "failed"}
+        pending = [job for job in jobs if any((job.task.name, name, job.repeat) not in done for name in job.methods)]
+        training_sets, parts_of_job = study.share_training(jobs, pending)
+        missing = [one for one in training_sets if not all(map(store.has_predictions, one.parts))]
+        with progress("evaluation", len(jobs) + len(missing), execution.verbose) as advance:
+            advance(len(jobs) - len(pending))
+            for predictions in _run_calls(study.predict_parts, missing, execution):
+                store.add_predictions(predictions)
+                advance(1)
+            prepared = (replace(job, validation=store.read_predictions(parts_of_job.get(job, []))) for job in pending)
+            for rows in _run_calls(study.predict, prepared, execution):
+                for row in rows:
+                    if (row.task, row.method, row.repeat) not in done:
+                        store.add(keys[row.method], row)
+                advance(1)
+        rows_by_place = read_rows()
+        store.remove_predictions()
+    if any((job.task.name, name, job.repeat) not in rows_by_place for job in jobs for name in job.methods):
+        raise ValueError(f"{execution.store} lacks results that were written to it: another program changed it.")
+    return rows_by_place
 
-    def read_predictions(self, job: Job, store: Store) -> tuple[list[StoredPredictions], ...]:
-        """Stored predictions for the parts of a job; nothing if another run on the same file has removed them."""
-        keys = self.parts_of_job.get(job, [])
-        predictions = [one for one in map(store.read_predictions, keys) if one is not None]
-        return (predictions,) if predictions and len(predictions) == len(keys) else ()
+
+def _run_calls(function: Callable[[Any], T], items: Iterable[Any], execution: Execution) -> Iterator[T]:
+    """Results for items in order of completion, from local processes or from a cluster."""
+    if execution.client is not None:
+        results = map_on_cluster(function, items, execution.client, ordered=False)
+    else:
+        results = parallel(execution.n_jobs, ordered=False)(delayed(function)(item) for item in items)
+    with closing(results):  # type: ignore[type-var]
+        yield from results
 
 
 @dataclass(frozen=True)
@@ -470,7 +431,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(JobRunner):
     """Table, protocol and models: what every job needs."""
 
     table: Table
@@ -484,6 +445,46 @@ class Study:
         scoring = get_metric(self.protocol.metric).scoring
         preparation = make_preparation(self.table.schema, self.protocol.scale)
         return EvaluationConfig(preparation, scoring, self.protocol.balance)
+
+    @cached_property
+    def configurations(self) -> dict[str, dict[str, Any]]:  # type: ignore[override]
+        """Everything that the rows of each method depend on, besides task and repeat."""
+        config = describe_run(self.table, self.protocol, self.config.preparation)
+        return {
+            name: {**config, "method": list(map(describe_method, members)), "importance": name == self.importance_of}
+            for name, members in self.models.items()
+        }
+
+    def share_training(self, jobs: Sequence[Job], pending: Sequence[Job]) -> tuple[list[TrainingSet], PartsOfJob]:
+        """Training sets of pending jobs, and for each job the keys of the parts that its splits hold out.
+
+        A training set has the candidates and parts of all jobs of the same methods: what it predicts does not depend on
+        which jobs are pending.
+        """
+        methods_of_pending = {job.methods for job in pending}
+        training_sets: dict[Hashable, TrainingSet] = {}
+        parts_of_job: PartsOfJob = {}
+        for job in jobs:
+            if job.methods not in methods_of_pending:
+                continue
+            selection = Selection.make(self, job)
+            parts_of_job[job] = []
+            if selection.trials is None:
+                continue
+            for i, (train, test) in enumerate(selection.trials.splits):
+                mask = np.zeros(len(self.table.samples), dtype=bool)
+                mask[selection.used[train]] = True
+                packed = np.packbits(mask).tobytes()
+                rows = selection.used[test]
+                digest = hashlib.sha256(packed + rows.tobytes())
+                digest.update("".join(self.keys[name] for name in job.methods).encode())
+                part = digest.hexdigest()
+                training = training_sets.setdefault((job.methods, packed), TrainingSet(packed))
+                training.candidates.update({one.key: one for one in selection.candidates})
+                training.parts[part] = (rows, i in selection.trials.skewed_positions)
+                parts_of_job[job].append(part)
+        needed = {part for job in pending for part in parts_of_job[job]}
+        return [one for one in training_sets.values() if not needed.isdisjoint(one.parts)], parts_of_job
 
     def predict_parts(self, training: TrainingSet) -> dict[str, dict[str, Prediction]]:
         """Predictions of all candidates, fitted to a training set, for each part that it holds out."""
@@ -505,11 +506,8 @@ class Study:
                 predictions[list(training.parts)[one.split]][keys[one.candidate]] = one
         return predictions
 
-    def predict(self, job: Job, stored: Sequence[StoredPredictions] | None = None) -> list[Row]:
-        """Select, fit and predict: one row for each method; a failure keeps its reason.
-
-        `stored` are predictions for the parts of all validation splits; without them, they are made here.
-        """
+    def predict(self, job: Job) -> list[Row]:
+        """Select, fit and predict: one row for each method; a failure keeps its reason."""
         selection = Selection.make(self, job)
         trials = selection.trials
         rows = [Row(name, job.task.name, job.task.targets, job.repeat, kind=self._kind(name)) for name in job.methods]
@@ -518,7 +516,7 @@ class Study:
             return [replace(row, **entry.failure) for row, entry in placed]
         with single_thread(), ignore_warnings(UndefinedMetricWarning):  # the result shows where it is not defined
             predictions: Iterable[Prediction]
-            if stored is None:
+            if job.validation is None:
                 predictions = evaluate_candidates(
                     selection.candidates,
                     selection.samples,
@@ -528,7 +526,7 @@ class Study:
                     resampled=trials.skewed_positions,
                 )
             else:
-                predictions = selection.arrange(stored, self.table.samples.classes)
+                predictions = selection.arrange(job.validation, self.table.samples.classes)
             out_of_domain = OutOfDomainPredictions(
                 selection.candidates,
                 selection.samples,

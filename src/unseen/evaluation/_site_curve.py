@@ -37,7 +37,7 @@ from ..tables import Dates, Scale, TableOptions, make_preprocessor
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ._protocol import Task, hash_data
-from ._run import Execution, Job, complete_jobs, read_data
+from ._run import Execution, Job, JobRunner, complete_jobs, read_data
 from ._store import Row
 
 AVERAGE = "average"  # name of the model in the results file
@@ -385,7 +385,6 @@ def site_learning_curve(
         training_sets += [rows[samples.domain_codes[rows] != d] for d in range(m)]
         training_sizes += [share] * m
     preparation = make_preprocessor(table.schema, scale)
-    curve_data = CurveData(samples, training_sets, candidates, EvaluationConfig(preparation), chosen.scoring)
     jobs = []
     for i, rows in enumerate(training_sets):  # the number of a training set is the repeat of its job
         sources = np.unique(samples.domain[rows]).tolist()
@@ -399,8 +398,10 @@ def site_learning_curve(
         "seed": random_state,
         "unseen": __version__,
     }
-    execution = Execution(store, n_jobs, verbose)
-    completed = complete_jobs(jobs, curve_data.score, {AVERAGE: configuration}, execution)
+    runner = SubsetRunner(
+        samples, training_sets, candidates, EvaluationConfig(preparation), chosen.scoring, {AVERAGE: configuration}
+    )
+    completed = complete_jobs(runner, jobs, Execution(store, n_jobs, verbose))
     by_set = np.full((len(jobs), m), np.nan)
     rows_by_job = [completed[job.task.name, AVERAGE, job.repeat] for job in jobs]
     for i, row in enumerate(rows_by_job):
@@ -413,7 +414,7 @@ def site_learning_curve(
 
 
 @dataclass(frozen=True)
-class CurveData:
+class SubsetRunner(JobRunner):
     """Samples, training sets and models: what every job needs."""
 
     samples: Samples
@@ -421,8 +422,9 @@ class CurveData:
     candidates: Sequence[Candidate]
     config: EvaluationConfig
     scoring: Scoring
+    configurations: Mapping[str, dict[str, Any]]
 
-    def score(self, job: Job) -> list[Row]:
+    def predict(self, job: Job) -> list[Row]:
         """Scores of one training set on the domains that it holds out; NaN where the metric is not defined."""
         train = self.training_sets[job.repeat]
         splits = [(train, np.flatnonzero(self.samples.domain == name)) for name in job.task.targets]

@@ -16,7 +16,7 @@ import threading
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -230,12 +230,13 @@ class Store(AbstractContextManager["Store"]):
             found = self._connection.execute("SELECT 1 FROM predictions WHERE part = ?", (part,)).fetchone()
         return found is not None
 
-    def read_predictions(self, part: str) -> StoredPredictions | None:
-        """Return the predictions for a validation part, if there are any."""
+    def read_predictions(self, parts: Sequence[str]) -> list[StoredPredictions] | None:
+        """Return the predictions for validation parts; None without parts, or if another run has removed some."""
+        query = "SELECT content FROM predictions WHERE part = ?"
         with _translate_sqlite_errors(self.path), self._lock:
-            record = self._connection.execute("SELECT content FROM predictions WHERE part = ?", (part,)).fetchone()
+            records = [self._connection.execute(query, (part,)).fetchone() for part in parts]
         with _translate_decode_errors(self.path):
-            return None if record is None else _decode_predictions(record[0])
+            return [_decode_predictions(content) for (content,) in records] if records and all(records) else None
 
     def remove_predictions(self) -> None:
         """Remove all predictions for validation parts, which a completed run does not need."""
