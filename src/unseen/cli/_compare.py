@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import typer
@@ -131,35 +132,26 @@ def list_scores(summary: dict[str, Any]) -> list[dict[str, Any]]:
 
 def show_comparison(summary: dict[str, Any]) -> None:
     """Print the recommendation, then scores by method and held-out domain, auto first and the others by mean score."""
-    from ..report import rank_methods
+    from ..report import arrange_scores
 
     console = make_console()
     verdict = summary["verdict"]
     domains = summary["domains"]
-    methods = rank_methods(summary["methods"])
     if verdict["recommendation"]:
         console.print(verdict["recommendation"]["sentence"], style="bold")
     for sentence in (verdict["headline"], *verdict["sentences"]):
         console.print(sentence)
     factor, digits = (100, 1) if verdict["share"] else (1, 3)
-    best = [
-        max((cell["mean"] for method in methods if (cell := method["accuracies"][domain])), default=None)
-        for domain in domains
-    ]
-
-    def format_score(score: dict[str, Any] | None, method: dict[str, Any]) -> str:
-        if score is None or score["mean"] is None:
-            return status_word(method)
-        spread = "" if score["sd"] is None else f" ±{factor * score['sd']:.{digits}f}"
-        return f"{factor * score['mean']:.{digits}f}{spread}"
-
+    methods = arrange_scores(summary)
     rows: list[list[Cell]] = []
     for method in methods:
-        row: list[Cell] = [f"{method['name']}{'*' * method['transductive']}", format_score(method, method)]
-        for domain, best_mean in zip(domains, best, strict=True):
-            cell = method["accuracies"][domain]
-            is_best = cell is not None and cell["mean"] == best_mean
-            row.append(Text(format_score(cell, method), style="bold" if is_best else ""))
+        row: list[Cell] = [f"{method['name']}{'*' * method['transductive']}"]
+        for cell in method["cells"]:
+            text = status_word(method)
+            if cell["mean"] is not None:
+                text = f"{factor * cell['mean']:.{digits}f}"
+                text += "" if cell["sd"] is None else f" ±{factor * cell['sd']:.{digits}f}"
+            row.append(Text(text, style="bold" if cell["best"] else ""))
         rows.append(row)
     title = f"{verdict['metric'].replace('_', ' ')} on the held-out domain{', %' if verdict['share'] else ''}"
     name_width = sorted([*NAME_WIDTHS, (console.width - OTHER_WIDTH) // len(domains)])[1]
@@ -168,11 +160,18 @@ def show_comparison(summary: dict[str, Any]) -> None:
     if n_hidden:
         text = f"{n_hidden} of {len(domains)} domains do not fit; --format csv and --report show all."
         console.print(text, style="dim")
-    if any(method["transductive"] for method in methods):
-        console.print("* transductive: uses unlabeled samples of the held-out domain", style="dim")
-    for method in methods:
-        if method["failed"]:
-            console.print(f"{method['name']} {status_word(method)}: {method['failed']}", style="red")
+    print_failures([(method["name"], method) for method in methods], "uses unlabeled samples of the held-out domain")
+
+
+def print_failures(results: Iterable[tuple[str, dict[str, Any]]], transductive: str) -> None:
+    """Print the meaning of the star of transductive methods, and the reasons of those that failed."""
+    console = make_console()
+    named = list(results)
+    if any(result["transductive"] for _, result in named):
+        console.print(f"* transductive: {transductive}", style="dim")
+    for name, result in named:
+        if result["failed"]:
+            console.print(f"{name} {status_word(result)}: {result['failed']}", style="red")
 
 
 def status_word(method: dict[str, Any]) -> str:

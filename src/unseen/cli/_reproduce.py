@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from . import _options as o
-from ._compare import status_word
+from ._compare import print_failures, status_word
 from ._options import Command, CommandGroup
 from ._report import error_console, make_console, message_console, print_result, print_table, save_figure
 
@@ -212,13 +212,9 @@ def _show_accuracies(table: dict[str, Any], title: str) -> None:
         n_shown = print_table(["method", *header], names_and_rows, title) - 1
         header = header[n_shown:]
         rows = [row[n_shown:] for row in rows]
-    if any(cell["transductive"] for cell in cells):
-        console.print("* transductive: centered on unlabeled target data", style="dim")
     if any(cell["published"] is not None for cell in cells):
         console.print(f"gray: {table['published_label']}", style="dim")
-    for cell in cells:
-        if cell["failed"]:
-            console.print(f"{cell['method']} {status_word(cell)}: {cell['failed']}", style="red")
+    print_failures([(cell["method"], cell) for cell in cells], "centered on unlabeled target data")
 
 
 def _format_cell(cell: dict[str, Any]) -> Text:

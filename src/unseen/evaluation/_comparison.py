@@ -24,7 +24,7 @@ from ..model_selection import (
     method_names,
 )
 from ..models import AUTO, check_threshold, choose_positive
-from ..report import draw_comparison, rank_methods, render_comparison
+from ..report import arrange_scores, draw_comparison, render_comparison
 from ..shift import Diagnosis, diagnose, find_column_notices
 from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions
 from ..utils.io import plain_values
@@ -205,10 +205,10 @@ class Comparison(EvaluationResult):
         return render_comparison(self.to_dict())
 
     def __str__(self) -> str:
-        methods = self.overview["methods"]
+        methods = arrange_scores(self.overview)
         width = max(len(method["name"]) for method in methods)
         lines = []
-        for method in rank_methods(methods):
+        for method in methods:
             score = "failed" if method["mean"] is None else format_score(self.verdict.metric, method["mean"])
             lines.append(f"{method['name']:<{width}}  {score:>6}{'*' * method['transductive']}")
         advice = [self.verdict.recommendation.sentence] if self.verdict.recommendation else []

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 MAX_NAMED = 4  # sites in a sentence
 MAX_LISTED = 12  # columns and classes in the checklist
-# What an interval of a measure that lies below 1, or above 1, means for predicted risks.
+# What an interval of a measure that lies above 1, or below 1, means for predicted risks.
 CALIBRATION = {
-    "observed_expected": ("too high", "too low"),
-    "calibration_slope": ("too extreme (high ones too high, low ones too low)", "too cautious"),
+    "observed_expected": ("too low", "too high"),
+    "calibration_slope": ("too cautious", "too extreme (high ones too high, low ones too low)"),
 }
 Facts = dict[str, Any]
 
@@ -282,7 +282,7 @@ def _describe_binary(result: ValidationResult) -> Facts:
     for measure, meanings in CALIBRATION.items():
         overall = _side_of_one(result.get_summary(measure).interval)
         sides = {site: _side_of_one(one.interval) for site, one in estimates[measure].items()}
-        for side, meaning in zip((-1, 1), meanings, strict=True):
+        for side, meaning in zip((1, -1), meanings, strict=True):
             places = [site for site in sides if sides[site] == side]
             facts["bias"] += [{"meaning": meaning}] * (overall == side)
             facts["miscalibrated"] += [{"meaning": meaning, "places": list_names(places)}] * bool(places)

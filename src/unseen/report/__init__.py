@@ -14,7 +14,7 @@ from ._figures import (
     import_pyplot,
     write_cells,
 )
-from ._format import describe_columns, format_interval, format_number, format_percent, rank_methods
+from ._format import arrange_scores, describe_columns, format_interval, format_number, format_percent
 from ._render import render_comparison, render_diagnosis, render_validation
 
 __all__ = ["render_comparison", "render_diagnosis", "render_validation"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..utils.optional_imports import optional_import
-from ._format import format_percent, rank_methods
+from ._format import arrange_scores, format_percent
 
 ACCENT_COLOR = "#D55E00"  # from Okabe and Ito's palette, which color-blind readers can distinguish
 DETECTED_COLOR = "#0072B2"  # from the same palette; bars of detected shifts are also filled
@@ -65,7 +65,7 @@ def _number_texts(values: Any, digits: int) -> list[list[str]]:
 
 def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
     """Draw the scores of methods by held-out domains, below the verdict."""
-    methods = rank_methods(summary["methods"])
+    methods = arrange_scores(summary)
     domains = summary["domains"]
     verdict = summary["verdict"]
     is_percentage = verdict.get("share", True)
@@ -74,14 +74,13 @@ def draw_comparison(summary: dict[str, Any], figure: Any = None) -> Any:
         figure = import_pyplot().figure(figsize=size, layout="constrained")
     ax = figure.subplots()
     factor = 100 if is_percentage else 1
-    cells = [[method["accuracies"][name] or {"mean": np.nan} for name in domains] for method in methods]
-    values = factor * np.array([[cell["mean"] for cell in row] for row in cells], float)
+    cells = [cell for method in methods for cell in method["cells"][1:]]
+    values = factor * np.array([cell["mean"] for cell in cells], float).reshape(len(methods), len(domains))
     names = [method["name"] + ("*" if method["transductive"] else "") for method in methods]
     image = draw_heat_map(ax, values, names, domains)
     write_cells(image, _number_texts(values, 1 if is_percentage else 3))
-    best = values == np.nanmax(values, axis=0, initial=-np.inf)
-    for text, is_best in zip(ax.texts, best.ravel(), strict=True):
-        text.set_weight("bold" if is_best else "normal")
+    for text, cell in zip(ax.texts, cells, strict=True):
+        text.set_weight("bold" if cell["best"] else "normal")
     metric = str(verdict.get("metric", "accuracy")).replace("_", " ")
     ax.set_title(f"{metric} on the held-out domain{', %' if is_percentage else ''}", fontsize="medium")
     if any(method["transductive"] for method in methods):

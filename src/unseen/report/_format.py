@@ -10,6 +10,8 @@ from ..utils.progress import format_duration
 
 MISSING_TEXT = "–"  # noqa: RUF001 (an en dash, as tables print it)
 MINUS = "\u2212"  # as wide as a plus sign, and screen readers pronounce it "minus"
+NO_SCORE = {"mean": None, "sd": None}
+SCORE_DIGITS = 3  # of fractions; percentages are shown with one digit
 MAX_LISTED_COLUMNS = 100  # columns with the same use; more are summarized in one line
 
 
@@ -82,11 +84,31 @@ def format_settings(settings: Mapping[str, Any] | None) -> list[tuple[str, str]]
     ]
 
 
-def rank_methods(methods: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Sort the methods of a comparison: automatic ones first, then by mean score; failed methods come last."""
-    automatic = [method for method in methods if method["kind"] == "auto"]
-    others = [method for method in methods if method["kind"] != "auto"]
-    return automatic + sorted(others, key=lambda m: math.inf if m["mean"] is None else -m["mean"])
+def arrange_scores(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Sort the methods of a comparison, and add their `cells`: the mean score and that of each domain.
+
+    Automatic methods come first, the others by mean score, and those that failed last. The best score of each column is
+    marked: ties at the displayed precision are all best, and references do not compete.
+    """
+
+    def rank(method: Mapping[str, Any]) -> float:
+        if method["kind"] == "auto":
+            return -math.inf
+        return math.inf if method["mean"] is None else -method["mean"]
+
+    methods = sorted(summary["methods"], key=rank)
+    columns = []
+    for name in (None, *summary["domains"]):
+        scores = [method if name is None else method["accuracies"][name] or NO_SCORE for method in methods]
+        shown = [
+            round(score["mean"], SCORE_DIGITS) if method["kind"] != "reference" and is_number(score["mean"]) else None
+            for method, score in zip(methods, scores, strict=True)
+        ]
+        best = max(filter(is_number, shown), default=math.inf)
+        columns.append(
+            [{**score, "best": mean == best} for score, mean in zip(scores, shown, strict=True)],
+        )
+    return [{**method, "cells": cells} for method, *cells in zip(methods, *columns, strict=True)]
 
 
 def describe_columns(uses: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:

@@ -8,12 +8,11 @@ from typing import Any
 
 from ._charts import Axis, Panel, largest_entry
 from ._figures import LEAST_SCALE, MOST_SCALE
-from ._format import is_number, rank_methods
+from ._format import arrange_scores, is_number
 
 Section = dict[str, Any]
 Summary = Mapping[str, Any]
 INTERVAL_KEYS = ("difference", "low", "high")
-SCORE_DIGITS = 3  # of fractions; percentages are shown with one digit
 MAX_SENTENCES = 8  # on columns; the rest is folded
 MAX_COLUMNS = 10  # of a wide table, those that shift most
 MARGIN_OF_ESTIMATES = 0.6  # share of the range of estimates by which an axis may extend beyond them
@@ -84,26 +83,16 @@ def prepare_verdict(verdict: Summary) -> Section:
 
 
 def prepare_methods(summary: Summary) -> Section:
-    """Prepare the table of scores, the range of its shades, and the best score of each column.
-
-    The first column has the means. Ties at the displayed precision are all best. References do not compete.
-    """
-    methods = rank_methods(summary["methods"])
-    no_score = {"mean": None, "sd": None}
-    cells = [[method["accuracies"][name] or no_score for name in summary["domains"]] for method in methods]
-    scores = [[method["mean"], *(cell["mean"] for cell in row)] for method, row in zip(methods, cells, strict=True)]
-    competing = [row for row, method in zip(scores, methods, strict=True) if method["kind"] != "reference"]
-    numbers = [value for row in scores for value in row[1:] if is_number(value)] or [0.0]
+    """Prepare the table of scores, and the range of its shades."""
+    rows = arrange_scores(summary)
+    cells = [cell for row in rows for cell in row["cells"][1:]]
+    numbers = [cell["mean"] for cell in cells if is_number(cell["mean"])] or [0.0]
     return {
         "verdict": summary.get("verdict") or {"metric": "accuracy", "share": True},
         "domains": summary["domains"],
-        "rows": methods,
-        "is_repeated": any(cell["sd"] is not None for row in cells for cell in row),
+        "rows": rows,
+        "is_repeated": any(cell["sd"] is not None for cell in cells),
         "range": (min(numbers), max(numbers)),
-        "best": [
-            max((round(value, SCORE_DIGITS) for value in column if is_number(value)), default=None)
-            for column in zip(*competing, strict=True)
-        ],
     }
 
 
