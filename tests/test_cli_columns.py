@@ -81,7 +81,7 @@ def test_sites_prints_the_curve_and_its_sentences(folder, tmp_path, monkeypatch)
     options = ("--methods", "logistic", "--figure", folder / "curve.png")
     code, out, err = unseen("sites", folder / "all.csv", *ROLES, *options)
     assert code == 0, err
-    assert "Two more domains are worth about" in out
+    assert "Expected gain from two more domains" in out
     assert (folder / "curve.png").stat().st_size > 0
     assert (tmp_path / "all.unseen-results.sqlite").exists()
     monkeypatch.setattr("unseen.model_selection._refit.evaluate_candidates", lambda _, __, splits, *___, **____: splits)

@@ -1,5 +1,6 @@
 """The learning curve over domains."""
 
+import html
 import json
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_more_sites_help_where_sites_differ_and_rows_do_not():
     assert curve.predict(7).mean == pytest.approx(curve.points[-1].mean)
     summary = curve.to_dict()
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
-    assert "more domains are worth about +" in str(curve)
+    assert "Expected gain from two more domains: +" in str(curve)
 
 
 def test_the_last_point_is_leave_one_domain_out():
@@ -143,6 +144,15 @@ def test_the_figure_shows_both_curves():
     assert evaluated.get_xdata().tolist() == [1, 2, 3, 4]
     assert extrapolated.get_xdata()[0] == 4
     plt.close(figure)
+
+
+def test_the_page_shows_the_sentences_and_every_point():
+    pytest.importorskip("jinja2")
+    X, y, site = make_sites(5, 30, spread=0.3)
+    curve = site_learning_curve(X, y, sample_domain=site, methods=["logistic"])
+    page = curve.to_html()
+    assert all(html.escape(sentence) in page for sentence in curve.sentences())
+    assert page.count('<th scope="row"') == len(curve.to_frame())
 
 
 def curve(store, X, y, site, **options):

@@ -419,6 +419,15 @@ def test_the_checklist_separates_answers_from_what_authors_add(result):
     assert 5 < len(blanks) < len(items) - 10
 
 
+def test_the_figure_has_the_values_of_every_site(result):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    figure = result.plot()
+    assert [ax.get_title() for ax in figure.axes][:2] == ["AUC (c-statistic)", "Calibration slope"]
+    points = [line.get_xdata()[0] for line in figure.axes[0].get_lines() if line.get_marker() == "o"]
+    assert points == [*result.to_frame()["auc"]]
+    plt.close(figure)
+
+
 def test_a_report_needs_a_known_ending(result, tmp_path):
     with pytest.raises(ValueError, match=r"should end in .html"):
         result.write_report(tmp_path / "report.docx")

@@ -52,14 +52,13 @@ def sites(
 
 def show_curve(summary: dict[str, Any]) -> None:
     """Print the curve as a table, and what follows from it in sentences."""
-    factor, digits = (100, 1) if summary["is_percent"] else (1, 3)
+    from ..report import format_score
 
-    def format_point(point: dict[str, Any], mark: str) -> tuple[str, str, str]:
-        mean, lower, upper = (f"{factor * point[key]:.{digits}f}" for key in ("mean", "lower", "upper"))
-        return f"{point['n_domains']}{mark}", mean, f"{lower} to {upper}"
-
-    rows = [format_point(point, "") for point in summary["points"]]
-    rows += [format_point(point, " (power law)") for point in summary["extrapolated"]]
+    rows = []
+    for name, mark in (("points", ""), ("extrapolated", " (power law)")):
+        for point in summary[name]:
+            mean, lower, upper = (format_score(point[key], summary["is_percent"]) for key in ("mean", "lower", "upper"))
+            rows.append((f"{point['n_domains']}{mark}", mean, f"{lower} to {upper}"))
     metric = summary["metric"]
     title = f"{metric[0].upper()}{metric[1:]} on a new domain{', in percent' if summary['is_percent'] else ''}"
     print_table(["training domains", "mean", "95% prediction interval"], rows, title)

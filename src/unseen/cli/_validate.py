@@ -164,11 +164,9 @@ def show_validation(result: dict[str, Any]) -> None:
     rows = []
     for record in result["summary"]:
         if record["method"] == result["method"] and record["estimate"] is not None:
-            label = result["measure_names"][record["measure"]]["label"]
-            has_class = result["positive"] is None and record["class"] is not None
             rows.append(
                 [
-                    f"{label}: {record['class']}" if has_class else label,
+                    record["label"],
                     format_number(record["estimate"], 3),
                     format_interval(record["low"], record["high"]),
                     format_interval(record["prediction_low"], record["prediction_high"]),

@@ -76,6 +76,11 @@ class Comparison(EvaluationResult):
     verdict: Verdict
     facts: dict[str, Any] = field(repr=False)
 
+    @property
+    def rows(self) -> list[Row]:
+        """Predictions: one for each method, held-out domain and repeat."""
+        return self.predictions.rows
+
     @cached_property
     def diagnosis(self) -> Diagnosis:
         """Differences between the domains."""

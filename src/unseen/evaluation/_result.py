@@ -17,7 +17,7 @@ from scipy.special import logit
 
 from ..linalg import Array
 from ..metrics import DevelopmentSize, Estimate, development_size, random_effects, stated_odds
-from ..report import render_validation
+from ..report import draw_validation, render_validation
 from ..tables import Table
 from ..utils.io import atomic_write, check_output_path, plain_values
 from ..utils.optional_imports import optional_import
@@ -43,21 +43,28 @@ CLOSEST_PROBABILITY = 1e-7  # probabilities of 0 and 1 have no logit
 
 
 class EvaluationResult:
-    """What results of evaluations have in common: held-out predictions, and one dictionary that the page is made of."""
-
-    predictions: HeldOutPredictions
-
-    @property
-    def rows(self) -> list[Row]:
-        """Predictions: one for each method, held-out domain and repeat."""
-        return self.predictions.rows
+    """What results of evaluations have in common: one dictionary, from which tables, figures and pages are made."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything in values that JSON can represent."""
         raise NotImplementedError
 
+    def to_frame(self) -> Any:
+        """Return the main table as a pandas DataFrame."""
+        raise NotImplementedError
+
+    def plot(self, figure: Any = None) -> Any:
+        """Draw the main figure."""
+        raise NotImplementedError
+
     def to_html(self) -> str:
-        """Return the report as one self-contained page."""
+        """Return the report as one self-contained page.
+
+        Returns
+        -------
+        page : str
+            HTML.
+        """
         raise NotImplementedError
 
     def write_report(self, path: str | os.PathLike[str]) -> None:
@@ -86,8 +93,6 @@ class ValidationSettings:
         The method that is reported; others are compared with it.
     positive : object
         Class that is the event; None for several classes.
-    positive_rule : str
-        How that class was determined, in a sentence.
     aim : str, float or None
         How the threshold was chosen; None for 0.5.
     level : float
@@ -112,7 +117,6 @@ class ValidationSettings:
 
     method: str
     positive: Any = None
-    positive_rule: str = ""
     aim: str | float | None = None
     level: float = 0.95
     metric: str = "accuracy"
@@ -162,9 +166,19 @@ class ValidationResult(EvaluationResult):
     # What was validated
 
     @property
+    def rows(self) -> list[Row]:
+        """Predictions: one for each method, held-out domain and repeat."""
+        return self.predictions.rows
+
+    @property
     def table(self) -> Table:
         """The rows."""
         return self.predictions.table
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the features."""
+        return list(self.table.schema.feature_names)
 
     @property
     def classes(self) -> Labels:
@@ -308,28 +322,21 @@ class ValidationResult(EvaluationResult):
     @cached_property
     def site_records(self) -> list[dict[str, Any]]:
         """One record for each site: size, events, missing values, case mix, threshold."""
-        table = self.table
-        predictors = {}
-        if self.is_binary:
-            ends = CLOSEST_PROBABILITY, 1 - CLOSEST_PROBABILITY
-            predictors = {site: logit(np.clip(risks, *ends)) for site, (_, risks) in self._site_risks.items()}
-        pooled = np.concatenate([*predictors.values(), np.zeros(0)])
-        spread = float(pooled.std()) or 1.0 if len(pooled) else 1.0
         records = []
         for site in self.site_names:
-            rows = table.domain == site
-            counts = {str(name): int((table.y[rows] == name).sum()) for name in self.classes.tolist()}
+            rows = self.table.domain == site
+            counts = {str(name): int((self.table.y[rows] == name).sum()) for name in self.classes.tolist()}
             record: dict[str, Any] = {"site": site, "rows": int(rows.sum())}
             if self.is_binary:
-                n_events = counts[str(self.settings.positive)]
-                z = (predictors[site] - pooled.mean()) / spread if site in predictors else np.array([np.nan])
-                record |= {"events": n_events, "prevalence": n_events / record["rows"]}
-                record |= {"case_mix_mean": float(z.mean()), "case_mix_sd": float(z.std())}
+                record["events"] = counts[str(self.settings.positive)]
+                record["prevalence"] = record["events"] / record["rows"]
+                case_mix = self._case_mix.get(site, np.array([np.nan]))
+                record |= {"case_mix_mean": float(case_mix.mean()), "case_mix_sd": float(case_mix.std())}
             else:
                 record |= {f"rows_{name}": count for name, count in counts.items()}
             row = self._reported.get(site)
             record |= {
-                "missing_share": float(np.isnan(table.X[rows]).mean()) if table.X.shape[1] else None,
+                "missing_share": float(np.isnan(self.table.X[rows]).mean()) if self.columns else None,
                 "few_events": min(counts.values()) < FEW_EVENTS,
                 "threshold": _threshold(row) if row and self.is_binary else None,
                 "model": row.settings.get("model", row.method) if row else "",
@@ -337,6 +344,16 @@ class ValidationResult(EvaluationResult):
             }
             records.append(record)
         return records
+
+    @cached_property
+    def _case_mix(self) -> dict[str, Array]:
+        """Logits of predicted risks by site, standardized over the rows of all sites."""
+        if not self._site_risks:
+            return {}
+        logits = logit(np.clip(self._pooled[1], CLOSEST_PROBABILITY, 1 - CLOSEST_PROBABILITY))
+        ends = np.cumsum([len(risks) for _, risks in self._site_risks.values()])[:-1]
+        standardized = np.split((logits - logits.mean()) / (logits.std() or 1.0), ends)
+        return dict(zip(self._site_risks, standardized, strict=True))
 
     @cached_property
     def measure_records(self) -> list[dict[str, Any]]:
@@ -363,7 +380,13 @@ class ValidationResult(EvaluationResult):
     def summary_records(self) -> list[dict[str, Any]]:
         """One record for each method and measure, summarized over sites."""
         return [
-            {"method": method, "measure": measure, "class": of_class, **summary.to_dict()}
+            {
+                "method": method,
+                "measure": measure,
+                "class": of_class,
+                "label": self.label_measure(measure, of_class),
+                **summary.to_dict(),
+            }
             for (method, measure, of_class), summary in self.summaries.items()
         ]
 
@@ -398,11 +421,11 @@ class ValidationResult(EvaluationResult):
         records = []
         for column, rows_by_name in self.subgroups.items():
             for name, rows in rows_by_name.items():
+                size = {"rows": int(rows.sum())}
+                if self.is_binary:
+                    size["events"] = int(self.events[rows].sum())
                 for record in self._restrict(rows).summary_records:
                     shown = {key: record[key] for key in ("measure", "class", "n_sites", "estimate", "low", "high")}
-                    size = {"rows": int(rows.sum())}
-                    if self.is_binary:
-                        size["events"] = int(self.events[rows].sum())
                     records.append({"column": column, "subgroup": name, **size, **shown})
         return records
 
@@ -430,7 +453,7 @@ class ValidationResult(EvaluationResult):
             return None
         scores = np.array([values["score"] for values in measured.values()])
         losses = np.column_stack([values["losses"] for values in measured.values()])
-        return summarize_importance(list(measured), self.table.schema.feature_names, scores, losses)
+        return summarize_importance(list(measured), self.columns, scores, losses)
 
     # Frames
 
@@ -458,10 +481,10 @@ class ValidationResult(EvaluationResult):
             With a last row for the random-effects summary.
         """
         columns = {}
-        for (method, measure, of_class), by_site in self.estimates.items():
+        for (method, measure, of_class), summary in self.summaries.items():
             if method == self.settings.method:
                 name = measure if self.is_binary or of_class is None else f"{measure} {of_class}"
-                summary = self.summaries[method, measure, of_class]
+                by_site = self.estimates[method, measure, of_class]
                 columns[name] = [*(estimate.value for estimate in by_site.values()), summary.value]
         pandas = optional_import("pandas", "to_frame()")
         return pandas.DataFrame(columns, index=[*self.site_names, "summary"]).rename_axis("site")
@@ -480,6 +503,21 @@ class ValidationResult(EvaluationResult):
     @cached_property
     def _texts(self) -> Texts:
         return Texts(self)
+
+    def plot(self, figure: Any = None) -> Any:
+        """Draw discrimination and calibration of the reported method on each site, with their summaries.
+
+        Parameters
+        ----------
+        figure : matplotlib Figure, default=None
+            Figure to draw on; None creates one.
+
+        Returns
+        -------
+        figure : matplotlib Figure
+            A forest plot of each measure.
+        """
+        return draw_validation(plain_values(self.statistics_dict()), figure)
 
     def checklist(self) -> list[dict[str, str]]:
         """Return the items of TRIPOD-Cluster and TRIPOD+AI that this validation answers, and those left to the author.
@@ -530,13 +568,12 @@ class ValidationResult(EvaluationResult):
             Settings, sites, measures, summary, curves, texts and the checklist.
         """
         settings = self.settings
-        columns = list(self.table.schema.feature_names)
         result: dict[str, Any] = plain_values(
             {
                 "title": f"Validation: {self.table.name}",
                 "name": self.table.name,
                 "notices": [*settings.notices, *settings.failures],
-                "facts": {"n_features": len(columns), "columns": columns, **settings.facts},
+                "facts": {"n_features": len(self.columns), "columns": self.columns, **settings.facts},
                 "event": self.event if self.is_binary else "",
                 "odds": self.odds if self.is_binary else None,
                 "subgroups": self.subgroup_records,
@@ -558,7 +595,6 @@ class ValidationResult(EvaluationResult):
             "methods": self.methods,
             "classes": self.classes.tolist(),
             "positive": settings.positive,
-            "positive_rule": settings.positive_rule,
             "threshold_aim": settings.aim,
             "level": settings.level,
             "uses_prior": settings.use_prior,

@@ -32,11 +32,12 @@ from ..model_selection import (
     single_thread,
     softmax,
 )
-from ..report import draw_site_curve
+from ..report import draw_site_curve, format_score, render_site_curve
 from ..tables import Dates, Scale, TableOptions, make_preprocessor
 from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ._protocol import Task, hash_data
+from ._result import EvaluationResult
 from ._run import Execution, Job, JobRunner, complete_jobs, read_data
 from ._store import Row
 
@@ -110,24 +111,24 @@ class PowerLaw:
 
     def fit(self, exponent: float) -> tuple[Array, float]:
         """Least squares slopes of domains that have scores at two sizes or more, and the sum of squared residuals."""
-        x = -(self.sizes**-exponent)
-        slopes = []
-        squared_error = 0.0
-        for scores in self.scores:
-            known = np.isfinite(scores)
-            if known.sum() >= 2:
-                dx = x[known] - x[known].mean()
-                dy = scores[known] - scores[known].mean()
-                slopes.append(dx @ dy / (dx @ dx))
-                squared_error += float(np.square(dy - slopes[-1] * dx).sum())
-        return np.array(slopes), squared_error
+        scores = self.scores[self._n_known >= 2]
+        x = np.where(np.isfinite(scores), -(self.sizes**-exponent), np.nan)
+        dx = x - np.nanmean(x, axis=1, keepdims=True)
+        dy = scores - np.nanmean(scores, axis=1, keepdims=True)
+        slopes = np.nansum(dx * dy, axis=1) / np.nansum(np.square(dx), axis=1)
+        return slopes, float(np.nansum(np.square(dy - slopes[:, None] * dx)))
+
+    @property
+    def _n_known(self) -> Ints:
+        """Number of sizes at which each domain has a score."""
+        n_known: Ints = np.isfinite(self.scores).sum(axis=1)
+        return n_known
 
     @cached_property
     def plausible_exponents(self) -> list[float]:
         """The exponent of least squares, then those that an F test at the 5% level does not reject."""
         errors = np.array([self.fit(exponent)[1] for exponent in EXPONENTS])
-        counts = np.isfinite(self.scores).sum(axis=1)
-        freedom = int((counts[counts >= 2] - 2).sum()) - 1
+        freedom = int(np.maximum(self._n_known - 2, 0).sum()) - 1
         limit = np.inf
         if freedom >= 1:
             limit = errors.min() * (1 + f_distribution.isf(1 - LEVEL, 1, freedom) / freedom)
@@ -154,7 +155,7 @@ class PowerLaw:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SiteLearningCurve:
+class SiteLearningCurve(EvaluationResult):
     """The expected score on a new domain against the number of training domains; see `unseen.site_learning_curve`.
 
     Attributes
@@ -209,20 +210,20 @@ class SiteLearningCurve:
 
     def sentences(self) -> list[str]:
         """Return what the curve says in sentences."""
-        factor, digits = (100, 1) if self.metric.percent else (1, 3)
+        percent = self.metric.percent
+        unit = "%" * percent
         now = self.predict(len(self.domains))
-        score, lower, upper = (
-            f"{factor * value:.{digits}f}{'%' * self.metric.percent}" for value in (now.mean, now.lower, now.upper)
-        )
+        score, lower, upper = (f"{format_score(value, percent)}{unit}" for value in (now.mean, now.lower, now.upper))
 
         def format_gain(gain: CurveGain) -> str:
-            mean, low, high = (f"{factor * value:+.{digits}f}" for value in (gain.gain, gain.lower, gain.upper))
-            return f"{mean}{' points' * self.metric.percent} ({low} to {high})"
+            values = (gain.gain, gain.lower, gain.upper)
+            mean, low, high = (format_score(value, percent, signed=True) for value in values)
+            return f"{mean}{' points' * percent} ({low} to {high})"
 
         return [
             f"A model of these {len(self.domains)} domains reaches {score} {self.metric.label} on a new domain, 95% "
             f"prediction interval {lower} to {upper}. The model is the mean of {' and '.join(self.methods)}.",
-            f"Two more domains are worth about {format_gain(self.gain(2))}; doubling the rows of each domain "
+            f"Expected gain from two more domains: {format_gain(self.gain(2))}; from twice the rows of each domain: "
             f"{format_gain(self.row_gain)}.",
             "The gains are extrapolated by a power law over subsets of domains, and assume further domains like these.",
         ]
@@ -254,8 +255,11 @@ class SiteLearningCurve:
     def records(self) -> list[dict[str, Any]]:
         """Return a record for each point and each extrapolated one."""
         summary = self.to_dict()
-        rows = [{**point, "extrapolated": False} for point in summary["points"]]
-        return rows + [{**point, "extrapolated": True} for point in summary["extrapolated"]]
+        return [
+            {**point, "extrapolated": name == "extrapolated"}
+            for name in ("points", "extrapolated")
+            for point in summary[name]
+        ]
 
     def to_frame(self) -> Any:
         """Return the points and the extrapolation as a pandas DataFrame."""
@@ -275,6 +279,16 @@ class SiteLearningCurve:
             The figure.
         """
         return draw_site_curve(self.to_dict(), figure)
+
+    def to_html(self) -> str:
+        """Return the sentences and the points as one self-contained page.
+
+        Returns
+        -------
+        page : str
+            HTML.
+        """
+        return render_site_curve(self.to_dict())
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())

@@ -118,9 +118,9 @@ def collect_facts(result: ValidationResult) -> Facts:
     """Collect everything that the texts say about a validation."""
     settings = result.settings
     records = result.site_records
-    n_rows = len(result.table.y)
+    n_rows = sum(one["rows"] for one in records)
     n_sites = len(records)
-    columns = result.table.schema.feature_names
+    columns = result.columns
     sizes = [one["rows"] for one in records]
     missing = [one["missing_share"] for one in records if one["missing_share"] is not None]
     failed = [one["site"] for one in records if one["failure"]]
@@ -154,6 +154,7 @@ def collect_facts(result: ValidationResult) -> Facts:
         "smallest": f"{min(sizes):,}",
         "largest": f"{max(sizes):,}",
         "size": f"{n_rows:,} {result.unit} from {sites}",
+        "event_count": "",
         "event_share": "",
         "n_classes": len(result.classes),
         "class_names": list_names(result.classes.tolist(), MAX_LISTED),
@@ -250,15 +251,15 @@ def _describe_binary(result: ValidationResult) -> Facts:
         for label, one in (("AUC", auc), ("calibration slope", slope), ("observed:expected ratio", ratio))
         if one.is_defined
     ]
-    n_events = int(result.events.sum())
-    share = f"{n_events:,} ({100 * n_events / len(result.table.y):.1f}%)"
+    n_events = sum(one["events"] for one in result.site_records)
+    n_rows = sum(one["rows"] for one in result.site_records)
+    share = f"{n_events:,} ({100 * n_events / n_rows:.1f}%)"
     prevalences = percent_range([one["prevalence"] for one in result.site_records])
-    sites = f"{len(result.site_names)} site{'s' * (len(result.site_names) > 1)}"
     facts: Facts = {
         "class_aucs": [],
         "event": result.event,
         "outcome": settings.event or settings.positive,
-        "size": f"{len(result.table.y):,} {result.unit} from {sites}, of which {share} have the event",
+        "event_count": f", of which {share} have the event",
         "event_share": f", of which {share} had the event ({prevalences} by site)",
         "prevalences": prevalences,
         "key_figures": ", ".join(figures),

@@ -245,7 +245,6 @@ def validate(
         settings,
         method=main,
         positive=positive,
-        positive_rule=positive_rule,
         notices=(*table.notices, *find_column_notices(table), *filter(None, [positive_rule])),
         failures=tuple(failures),
         facts=facts,
@@ -290,7 +289,6 @@ def _validate_model(
         method=name,
         external=name,
         positive=positive,
-        positive_rule=positive_rule,
         aim=threshold,
         notices=tuple(filter(None, [positive_rule, *(str(one.message) for one in caught)])),
     )
@@ -428,7 +426,7 @@ def validate_predictions(
     if len(columns) < 2:
         raise ValueError(f"y has the class {columns.tolist()[0]!r} only; at least 2 classes are needed.")
     order = np.argsort(columns)
-    positive, positive_rule = choose_positive(columns[order], positive)
+    positive, _ = choose_positive(columns[order], positive)
     aim = read_threshold(threshold)
     check_threshold(aim, len(columns))
     if cost is not None:
@@ -446,7 +444,6 @@ def validate_predictions(
     settings = ValidationSettings(
         method=next(iter(named)),
         positive=positive,
-        positive_rule=positive_rule,
         aim=aim,
         level=level,
         use_prior=tau_prior == "empirical",

@@ -11,10 +11,11 @@ from ._figures import (
     draw_diagnosis,
     draw_heat_map,
     draw_site_curve,
+    draw_validation,
     import_pyplot,
     write_cells,
 )
-from ._format import arrange_scores, describe_columns, format_interval, format_number, format_percent
-from ._render import render_comparison, render_diagnosis, render_validation
+from ._format import arrange_scores, describe_columns, format_interval, format_number, format_percent, format_score
+from ._render import render_comparison, render_diagnosis, render_site_curve, render_validation
 
 __all__ = ["render_comparison", "render_diagnosis", "render_validation"]

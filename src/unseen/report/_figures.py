@@ -9,6 +9,7 @@ import numpy as np
 
 from ..utils.optional_imports import optional_import
 from ._format import arrange_scores, format_percent
+from ._sections import prepare_key_figures, prepare_summary
 
 ACCENT_COLOR = "#D55E00"  # from Okabe and Ito's palette, which color-blind readers can distinguish
 DETECTED_COLOR = "#0072B2"  # from the same palette; bars of detected shifts are also filled
@@ -16,8 +17,6 @@ LEVEL_COLORS = (DETECTED_COLOR, ACCENT_COLOR, "#009E73", "#CC79A7")  # from the 
 LEVEL_MARKERS = ("o", "s", "^", "D")
 MAX_CELLS_WITH_NUMBERS = 100  # in one panel; more numbers would not be legible
 MAX_SHOWN_CLASSES = 12
-LEAST_SCALE = 0.5  # standard deviations at the ends of the colors, so that small differences do not look large
-MOST_SCALE = 3.0  # beyond, all differences have the same color, so that one broken column does not hide the others
 LONGEST_NAME = 24
 MIN_COLOR_RANGE = 0.25  # distances near zero must not look large
 
@@ -147,6 +146,30 @@ def _draw_effects(ax: Any, summary: dict[str, Any], classes: Sequence[dict[str, 
 def shorten_name(name: str) -> str:
     """Cut a long name, for the axis of a figure."""
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 3]}..."
+
+
+def draw_validation(summary: dict[str, Any], figure: Any = None) -> Any:
+    """Draw a forest plot of each key measure: the sites with their intervals, and the summary over sites."""
+    rows = prepare_key_figures(prepare_summary(summary)["rows"])
+    if figure is None:
+        size = (1.5 + 2.4 * len(rows), 1.6 + 0.25 * len(summary["sites"]))
+        figure = import_pyplot().figure(figsize=size, layout="constrained")
+    axes = figure.subplots(1, max(len(rows), 1), sharey=True, squeeze=False)[0]
+    names = [*(shorten_name(site["site"]) for site in summary["sites"]), "summary"]
+    for ax, row in zip(axes, rows, strict=False):
+        estimates = [*((site["value"], site["low"], site["high"]) for site in row["sites"])]
+        estimates.append((row["estimate"], row["low"], row["high"]))
+        for level, values in enumerate(np.array(estimates, dtype=float)):
+            color = ACCENT_COLOR if level == len(row["sites"]) else DETECTED_COLOR
+            ax.plot(values[1:], [level, level], color=color)
+            ax.plot(values[0], level, "o", color=color)
+        if row["ideal"] is not None:
+            ax.axvline(row["ideal"], color="0.6", linestyle="--", linewidth=0.8)
+        ax.set_title(row["label"], fontsize="medium")
+        ax.set_yticks(range(len(names)), names, parse_math=False)
+        ax.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylim(len(names) - 0.5, -0.5)
+    return figure
 
 
 def draw_site_curve(data: dict[str, Any], figure: Any = None) -> Any:

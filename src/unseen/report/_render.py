@@ -12,7 +12,7 @@ from typing import Any
 from ..utils.optional_imports import optional_import
 from ._charts import shade
 from ._format import FILTERS
-from ._sections import comparison_sections, diagnosis_sections, validation_sections
+from ._sections import comparison_sections, diagnosis_sections, make_sections, validation_sections
 
 
 def render_comparison(summary: Mapping[str, Any]) -> str:
@@ -113,6 +113,12 @@ def render_validation(summary: Mapping[str, Any]) -> str:
     """
     styles = ("report.css", "validation.css")
     return _render("page.html.jinja", summary["title"], validation_sections(summary), styles=styles)
+
+
+def render_site_curve(summary: Mapping[str, Any]) -> str:
+    """Render a learning curve over domains as one self-contained HTML page."""
+    sections = make_sections(("curve", "Scores by number of training domains", summary))
+    return _render("page.html.jinja", "Learning curve over domains", sections)
 
 
 def _render(

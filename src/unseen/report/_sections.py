@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._charts import Axis, Panel, largest_entry
-from ._figures import LEAST_SCALE, MOST_SCALE
 from ._format import arrange_scores, is_number
 
 Section = dict[str, Any]
 Summary = Mapping[str, Any]
+LEAST_SCALE = 0.5  # standard deviations at the ends of the colors, so that small differences do not look large
+MOST_SCALE = 3.0  # beyond, all differences have the same color, so that one broken column does not hide the others
 INTERVAL_KEYS = ("difference", "low", "high")
 MAX_SENTENCES = 8  # on columns; the rest is folded
 MAX_COLUMNS = 10  # of a wide table, those that shift most
@@ -141,9 +142,8 @@ def prepare_summary(summary: Summary) -> Section:
     for record in summary["summary"]:
         if record["method"] == summary["method"]:
             names = summary["measure_names"][record["measure"]]
-            of_class = "" if is_binary or record["class"] is None else f": {record['class']}"
-            row = {**record, **names, "label": f"{names['label']}{of_class}", "note": record["explanation"]}
-            rows.append({**row, "sites": values.get((record["measure"], record["class"]), [])})
+            row = {**record, "note": record["explanation"], "explanation": names["explanation"]}
+            rows.append({**names, **row, "sites": values.get((record["measure"], record["class"]), [])})
     shown = ("auc", "calibration_slope", "observed_expected", "brier", "net_benefit") if is_binary else ("log_loss",)
     return {**summary, "rows": rows, "shown": shown, "compared": "AUC" if is_binary else "log loss"}
 
