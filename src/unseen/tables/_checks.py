@@ -38,7 +38,7 @@ def find_value_problems(labels: NDArray[Any], roles: ColumnRoles, survey: Survey
         return []  # No column was read.
     n_rows = survey.rows.height
     heights = np.diff([*survey.starts, n_rows])
-    empty = [name for name, height in zip(survey.files, heights, strict=True) if not height]
+    empty = [file.name for file, height in zip(survey.files, heights, strict=True) if not height]
     if not n_rows and len(empty) == 1:
         return [f"it has a header but no rows{f' ({empty[0]})' if roles.files_are_domains else ''}."]
     problems = [f"these files have a header but no rows: {format_list(empty)}."] if empty else []

@@ -110,7 +110,7 @@ class SurveyedTable:
             members = np.flatnonzero(is_used & (cells == cell))
             is_used[members] = False
             is_used[rng.choice(members, n_selected.flat[cell], replace=False)] = True
-        return replace(self, survey=self.survey.select(pl.Series(is_used)), is_subsample=True)
+        return replace(self, survey=self.survey.select(is_used), is_subsample=True)
 
     def pieces(self, part: Part) -> Iterator[Samples]:
         """Read the selected rows of a part, in order, in batches."""

@@ -71,9 +71,9 @@ class Survey:
     None if they are too many, and `named_values` the values and domains of columns that are named like identifiers.
     """
 
-    parts: list[Part]
-    files: list[str]
+    files: list[Source]
     starts: list[int]  # the first row of each file
+    rows: pl.DataFrame  # of all files, with the columns of `Part.rows`
     columns: pl.DataFrame
     levels: dict[str, set[str] | None]
     named_values: pl.DataFrame
@@ -81,13 +81,18 @@ class Survey:
     small_domains: tuple[str, ...] = ()  # which are left out
 
     @property
-    def rows(self) -> pl.DataFrame:
-        """The rows of all parts."""
-        return pl.concat(part.rows for part in self.parts)
+    def parts(self) -> list[Part]:
+        """The rows as parts of files, which are read one by one or by several workers."""
+        parts = []
+        for path, start, end in zip(self.files, self.starts, [*self.starts[1:], self.rows.height], strict=True):
+            step = PART_ROWS if path.suffix.lower() == ".parquet" else max(end - start, 1)
+            for first in range(start, end, step) or (start,):
+                parts.append(Part(path, first - start, self.rows[first : min(first + step, end)]))
+        return parts
 
     def get_names(self, role: str) -> list[str]:
         """Return the distinct labels, domains or groups in order of appearance."""
-        kind: Any = self.parts[0].rows.schema[role]
+        kind: Any = self.rows.schema[role]
         return kind.categories.to_list()
 
     @property
@@ -96,24 +101,17 @@ class Survey:
         present = set(self.rows.filter("is_used")["domain"].unique())
         return [name for name in self.get_names("domain") if name in present]
 
-    def select(self, is_used: pl.Series) -> Survey:
+    def select(self, is_used: Any) -> Survey:
         """Select rows, by a mark for each row of the files."""
-        parts = []
-        start = 0
-        for part in self.parts:
-            marks = is_used.slice(start, part.rows.height)
-            parts.append(replace(part, rows=part.rows.with_columns(is_used=marks)))
-            start += part.rows.height
-        return replace(self, parts=parts)
+        return replace(self, rows=self.rows.with_columns(is_used=is_used))
 
     def leave_out_small_domains(self, min_rows: int) -> Survey:
         """Leave out the domains with fewer rows; missing domains are a problem, and remain."""
-        sizes = self.rows.filter("is_used").group_by("domain").len()
-        small = set(sizes.filter(pl.col("len") < min_rows)["domain"].drop_nulls())
-        names = [name for name in self.get_names("domain") if name in small]
+        sizes = self.rows.filter("is_used")["domain"].drop_nulls().value_counts()
+        small = set(sizes.filter(pl.col("count") < min_rows)["domain"])
+        names = tuple(name for name in self.get_names("domain") if name in small)
         is_small = pl.col("domain").cast(pl.String).is_in(names).fill_null(False)
-        survey = self.select(self.rows.select(pl.col("is_used") & ~is_small).to_series())
-        return replace(survey, small_domains=tuple(names))
+        return replace(self.select(pl.col("is_used") & ~is_small), small_domains=names)
 
     def find_missing(self, role: str) -> list[int]:
         """Find the rows without a label, domain or group, unless they are left out."""
@@ -124,7 +122,7 @@ class Survey:
         texts = []
         for row in rows[:MAX_SHOWN]:
             file = bisect_right(self.starts, row) - 1
-            file_text = f" of {self.files[file]}" if len(self.files) > 1 else ""
+            file_text = f" of {self.files[file].name}" if len(self.files) > 1 else ""
             texts.append(f"{row - self.starts[file] + 1}{file_text}")
         more = f" and {len(rows) - MAX_SHOWN:,} more" if len(rows) > MAX_SHOWN else ""
         return f"row{'s' if len(rows) > 1 else ''} {', '.join(texts)}{more}"
@@ -145,12 +143,11 @@ def survey_batches(tables: Sequence[TableFile], roles: ColumnRoles, options: Tab
     with translate_read_errors(tables[0].path):
         statistics = _measure_columns(pl.DataFrame(schema=dict.fromkeys(roles.features, pl.Float64)), np.arange(0), 0)
     named_values = [pl.DataFrame(schema=dict.fromkeys([*roles.named_like_ids, "domains"], pl.Categorical))]
-    rows_by_file: list[pl.DataFrame] = []
+    batches = [pl.DataFrame(schema={**dict.fromkeys(ROLES, pl.Categorical), "is_used": pl.Boolean})]
     starts = []
-    start = 0
+    n_rows = 0
     for table in tables:
-        starts.append(start)
-        batches = [pl.DataFrame(schema={**dict.fromkeys(ROLES, pl.Categorical), "is_used": pl.Boolean})]
+        starts.append(n_rows)
         for frame in _iter_frames(table, columns, options):
             with translate_read_errors(table.path):
                 is_used = find_labeled(frame, roles.label, options)
@@ -161,29 +158,24 @@ def survey_batches(tables: Sequence[TableFile], roles: ColumnRoles, options: Tab
                 batches.append(pl.DataFrame({**names, "is_used": is_used}))
                 used = frame.filter(is_used)
                 if used.height and roles.features:
-                    rows_in_file = start - starts[-1] + is_used.arg_true().to_numpy()
+                    rows_in_file = n_rows - starts[-1] + is_used.arg_true().to_numpy()
                     batch = _measure_columns(used.select(roles.features), rows_in_file, starts[-1])
                     statistics = _merge_statistics(pl.concat([statistics, batch]))
-                if start < MAX_IDENTIFIER_ROWS:
+                if n_rows < MAX_IDENTIFIER_ROWS:
                     values = {name: as_text(used[name]).cast(pl.Categorical) for name in roles.named_like_ids}
                     named_values.append(pl.DataFrame({**values, "domains": names["domain"].filter(is_used)}))
-            start += frame.height
-        rows_by_file.append(pl.concat(batches))
-    parts = []
-    types = {role: pl.Enum(_list_names(rows_by_file, role, column)) for role, column in role_columns.items()}
-    for table, rows in zip(tables, rows_by_file, strict=True):
-        step = PART_ROWS if table.path.suffix.lower() == ".parquet" else max(rows.height, 1)
-        for first in range(0, rows.height, step) or (0,):
-            part = rows.slice(first, step).with_columns(pl.col(role).cast(kind) for role, kind in types.items())
-            parts.append(Part(table.path.absolute(), first, part))
+            n_rows += frame.height
+    rows = pl.concat(batches)
     return Survey(
-        parts,
-        [table.path.name for table in tables],
+        [table.path.absolute() for table in tables],
         starts,
+        rows.with_columns(
+            rows[role].cast(pl.Enum(_list_names(rows[role], column))) for role, column in role_columns.items()
+        ),
         statistics.with_columns(is_declared=pl.col("column").is_in(list(roles.categories))),
         _collect_levels(tables, statistics, roles, options),
         pl.concat(named_values),
-        sum(int((~rows["is_used"]).sum()) for rows in rows_by_file),
+        int((~rows["is_used"]).sum()),
     )
 
 
@@ -196,8 +188,8 @@ def _get_names(frame: pl.DataFrame, column: str | None) -> pl.Series:
     return text.cast(pl.Categorical)
 
 
-def _list_names(rows_by_file: Sequence[pl.DataFrame], role: str, column: str | None) -> pl.Series:
-    names = pl.concat([rows[role] for rows in rows_by_file]).drop_nulls().unique(maintain_order=True).cast(pl.String)
+def _list_names(values: pl.Series, column: str | None) -> pl.Series:
+    names = values.drop_nulls().unique(maintain_order=True).cast(pl.String)
     if len(names) > MAX_DISTINCT_NAMES:
         raise TableError(
             [
