@@ -87,15 +87,12 @@ def source_frequencies(model: Model) -> Array:
 
     They are those of the training rows; offsets of an adapted model multiply them.
     """
-    ensemble = model.table_model.ensemble
     rows = {str(entry["class"]): entry["rows"] for entry in (model.card.get("data") or {}).get("classes", [])}
-    names = [str(label) for label in ensemble.classes_.tolist()]
+    names = [str(label) for label in model.classes_.tolist()]
     if set(names) - rows.keys():
         raise ValueError(f"{model.name}: its card does not list the class frequencies of training, which prior needs.")
-    frequencies = np.array([float(rows[name]) for name in names])
-    offsets = (model.card.get("adaptation") or {}).get("offsets")
-    if offsets:
-        frequencies = frequencies * np.exp([offsets[name] for name in names])
+    offsets = (model.card.get("adaptation") or {}).get("offsets") or dict.fromkeys(names, 0.0)
+    frequencies = np.array([rows[name] * np.exp(offsets[name]) for name in names])
     return frequencies / frequencies.sum()
 
 
@@ -111,16 +108,15 @@ def complete_prior(prior: Mapping[Any, float], classes: Labels, source: Array) -
         )
     if not all(isinstance(value, (int, float, np.number)) and 0 < value < 1 for value in values.values()):
         raise ValueError(f"prior={dict(prior)!r} must contain frequencies between 0 and 1.")
-    frequencies = np.array([values.get(name, 0.0) for name in names])
-    is_named = frequencies > 0
-    rest = 1 - float(frequencies.sum())
-    is_sound = abs(rest) <= PRIOR_TOLERANCE if is_named.all() else rest > PRIOR_TOLERANCE
-    if not is_sound:
+    frequencies = np.array([values.get(name, np.nan) for name in names])
+    is_open = np.isnan(frequencies)
+    rest = 1 - np.nansum(frequencies)
+    if rest <= PRIOR_TOLERANCE if is_open.any() else abs(rest) > PRIOR_TOLERANCE:
         raise ValueError(
             f"prior must sum to 1 over all {len(names)} classes, or to less than 1 if it leaves some out; it names "
-            f"{is_named.sum()} classes, which sum to {1 - rest:.6g}."
+            f"{len(values)} classes, which sum to {1 - rest:.6g}."
         )
-    frequencies[~is_named] = rest * source[~is_named] / source[~is_named].sum()
+    frequencies[is_open] = rest * source[is_open] / source[is_open].sum()
     return frequencies / frequencies.sum()
 
 
@@ -133,15 +129,13 @@ def _read_labeled(model: Model, data: Any, label: str | None, domain: str | None
     if domain is None and schema.domain is not None and model.open_table(data).has_column(schema.domain):
         domain = schema.domain
     try:
-        table = model.open_table(data, keep=[label] if domain is None else [label, domain])
+        rows = model.open_table(data, domain=domain, keep=[label]).read()
     except TableError as error:
         raise TableError([f"{problem} Labels are needed to adapt a model." for problem in error.problems]) from error
-    rows = table.read()
-    values = as_text(rows.kept[label]).to_numpy().astype(object)
     codes = encode_class_labels(rows.kept[label], model.classes_)
-    values[np.isnan(codes)] = None
+    values = np.array(as_text(rows.kept[label]).to_list(), dtype=object)
     values[codes >= 0] = model.classes_[codes[codes >= 0].astype(int)]
-    return rows.X, values, None if domain is None else np.array(as_text(rows.kept[domain]).to_list(), dtype=str)
+    return rows.X, values, rows.domain
 
 
 def _read_source(model: Model, source: Any) -> Samples:

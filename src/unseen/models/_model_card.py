@@ -20,7 +20,7 @@ import numpy as np
 from ..model_selection import METHODS, FittedEnsemble, Forecast, LeaderboardRow, describe_expected_performance
 from ..shift import Novelty
 from ..tables import Schema, SurveyedTable, Table, format_count
-from ..utils.io import escape_controls
+from ..utils.io import escape_controls, plain_values
 from ..utils.optional_imports import environment_info
 from ..utils.validation import format_list
 
@@ -75,7 +75,10 @@ def model_card(
         "settings": selected.members[0].params if len(selected.members) == 1 else {},
         **settings,
         "ensemble": selected.to_dict(),
-        "expected_performance": forecast_to_dict(scored.forecast),
+        "expected_performance": {
+            **plain_values(asdict(scored.forecast)),
+            "text": describe_expected_performance(scored.forecast),
+        },
         "scores": {
             "measure": measure,
             "metric": scored.forecast.metric,
@@ -96,32 +99,15 @@ def model_card(
     }
 
 
-def forecast_to_dict(forecast: Forecast) -> dict[str, Any]:
-    """Convert a forecast to values that JSON can represent, with None for infinite numbers, and add a text."""
-    values = {
-        **asdict(forecast),
-        "lower": _without_infinity(forecast.lower),
-        "upper": _without_infinity(forecast.upper),
-        "bounds": [_without_infinity(bound) for bound in forecast.bounds],
-    }
-    return {**values, "text": describe_expected_performance(forecast)}
-
-
 def forecast_from_dict(data: Mapping[str, Any]) -> Forecast:
-    """Make a forecast from the result of `forecast_to_dict`."""
-    low, high = data["bounds"]
-    values = {
-        **data,
-        "lower": -np.inf if data["lower"] is None else data["lower"],
-        "upper": np.inf if data["upper"] is None else data["upper"],
-        "bounds": (-np.inf if low is None else low, np.inf if high is None else high),
-        "scores": tuple(data["scores"]),
-    }
-    return Forecast(**{name: value for name, value in values.items() if name != "text"})
-
-
-def _without_infinity(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+    """Make a forecast from the entry of a card, in which None stands for infinite bounds."""
+    low, high, lowest, highest = (
+        sign * np.inf if value is None else value
+        for sign, value in zip((-1, 1, -1, 1), (data["lower"], data["upper"], *data["bounds"]), strict=True)
+    )
+    values = {**data, "lower": low, "upper": high, "bounds": (lowest, highest), "scores": tuple(data["scores"])}
+    del values["text"]
+    return Forecast(**values)
 
 
 MAX_SHOWN_VALUE = 60  # characters in an error message
@@ -354,13 +340,11 @@ def _calibration_text(calibration: Mapping[str, Any] | None) -> str:
         return ""
     before = calibration["before"]
     after = calibration["after"]
-    text = (
+    remark = "; scaling does not reduce it here" if after["log_loss"] > before["log_loss"] else ""
+    return (
         f"calibration error on held-out domains {100 * after['ece']:.1f} points ({100 * before['ece']:.1f} without "
-        f"temperature scaling), log loss {after['log_loss']:.3f}"
+        f"temperature scaling), log loss {after['log_loss']:.3f}{remark} ({before['log_loss']:.3f} without)"
     )
-    if after["log_loss"] > before["log_loss"]:
-        return f"{text}; scaling does not reduce it here ({before['log_loss']:.3f} without)"
-    return f"{text} ({before['log_loss']:.3f} without)"
 
 
 def _novelty_text(reference: Mapping[str, float]) -> str:
@@ -390,16 +374,15 @@ def _member_table(members: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The models of an ensemble of several with their weights as bars, the largest first; settings share a line."""
     if len(members) < 2:
         return None
-    weights: Counter[str] = Counter()
+    models: dict[str, list[dict[str, Any]]] = {}
     for member in members:
-        weights[member["model"]] += member["weight"]
-    n_settings = Counter(member["model"] for member in members)
-    kinds = {member["model"]: member["kind"] for member in members}
+        models.setdefault(member["model"], []).append(member)
+    weights = {name: sum(member["weight"] for member in settings) for name, settings in models.items()}
     rows = []
-    for name, weight in weights.most_common():
-        settings = f" ({n_settings[name]} settings)" if n_settings[name] > 1 else ""
-        bar = "█" * max(1, round(BAR_WIDTH * weight))
-        rows.append([f"{name}{settings}", kinds[name], bar, f"{100 * weight:.0f}%"])
+    for name in sorted(models, key=lambda name: -weights[name]):
+        settings = f" ({len(models[name])} settings)" if len(models[name]) > 1 else ""
+        bar = "█" * max(1, round(BAR_WIDTH * weights[name]))
+        rows.append([f"{name}{settings}", models[name][0]["kind"], bar, f"{100 * weights[name]:.0f}%"])
     columns = (["model", "kind", "weight"], [""])
     return {"title": "Members of the ensemble", "columns": columns, "rows": rows, "total": None}
 
@@ -414,18 +397,16 @@ def _score_table(card: Mapping[str, Any]) -> dict[str, Any] | None:
     def format_score(score: float) -> str:
         return f"{100 * score:.1f}" if is_percent else f"{score:.3f}"
 
-    columns: dict[str, list[str]] = {}  # of numbers, with the mean last
-    if scores.get("rows"):
-        columns["rows scored"] = [*(f"{count:,}" for count in scores["rows"].values()), ""]
-    columns[str(card.get("model"))] = [format_score(score) for score in [*scores["by_domain"].values(), scores["mean"]]]
+    columns = {str(card.get("model")): [*scores["by_domain"].values(), scores["mean"]]}
     if scores.get("baseline"):
-        baseline = list(scores["baseline"].values())
-        columns["plain logistic"] = [format_score(score) for score in [*baseline, fmean(baseline)]]
-    names = [*map(quote_label, scores["by_domain"]), "mean"]
-    *rows, total = [[name, *cells] for name, *cells in zip(names, *columns.values(), strict=True)]
+        columns["plain logistic"] = [*scores["baseline"].values(), fmean(scores["baseline"].values())]
+    cells = {name: list(map(format_score, values)) for name, values in columns.items()}
+    if scores.get("rows"):
+        cells = {"rows scored": [*(f"{count:,}" for count in scores["rows"].values()), ""], **cells}
+    *rows, total = map(list, zip([*map(quote_label, scores["by_domain"]), "mean"], *cells.values(), strict=True))
     metric = str(scores.get("metric") or "accuracy")
     title = f"{metric[0].upper()}{metric[1:]} on held-out domains{', in percent' if is_percent else ''}"
-    return {"title": title, "columns": (["held-out domain"], list(columns)), "rows": rows, "total": total}
+    return {"title": title, "columns": (["held-out domain"], list(cells)), "rows": rows, "total": total}
 
 
 def render_card(card: Mapping[str, Any]) -> str:
