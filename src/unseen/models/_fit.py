@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from importlib import import_module
 from typing import Any, Literal, get_args
 
@@ -422,33 +422,26 @@ def _collect_statistics(
     """Collect the statistics of all rows for a projection, in this process or on the workers of a cluster."""
     n_rows = len(source.X) if isinstance(source, Table) else source.rows
     parts: list[Any] = list(gen_batches(n_rows, BLOCK_ROWS)) if isinstance(source, Table) else source.parts
-    collect_part = partial(_collect_part, source, preparation, projection)
-    statistics: Statistics | None = None
+
+    def collect_part(part: Any, advance: Callable[[int], None] | None = None) -> Statistics | None:
+        """Collect the statistics of a part; None if no row of it is used."""
+        statistics = None
+        for piece in [source.samples.take(part)] if isinstance(source, Table) else source.pieces(part):
+            X = prepare_samples(preparation, piece).X
+            statistics = sum_statistics([statistics, collect_statistics(projection, X, piece.y, piece.domain)])
+            if advance is not None:
+                advance(len(X))
+        return statistics
+
     with progress("Reading all rows", n_rows, verbose) as advance:
         if client is not None:
             task = import_module("dask").delayed(collect_part)
             with cluster_errors(client):
                 statistics = compute(tree_reduce([task(part) for part in parts], sum_statistics))
-        else:
-            # Statistics are added one by one, since their size is the square of the number of landmarks.
-            for part in parts:
-                statistics = sum_statistics([statistics, collect_part(part, advance)])
+        else:  # one by one, since the size of statistics is the square of the number of landmarks
+            statistics = reduce(lambda total, part: sum_statistics([total, collect_part(part, advance)]), parts, None)
     if statistics is None:
         raise ValueError("The table has no rows to fit on.")
-    return statistics
-
-
-def _collect_part(
-    source: Rows, preparation: Any, projection: Projection, part: Any, advance: Callable[[int], None] | None = None
-) -> Statistics | None:
-    """Collect the statistics of a part; None if no row of it is used. Calls `advance` with numbers of finished rows."""
-    statistics: Statistics | None = None
-    pieces = [source.samples.take(part)] if isinstance(source, Table) else source.pieces(part)
-    for piece in pieces:
-        X = prepare_samples(preparation, piece).X
-        statistics = sum_statistics([statistics, collect_statistics(projection, X, piece.y, piece.domain)])
-        if advance is not None:
-            advance(len(X))
     return statistics
 
 
@@ -551,12 +544,11 @@ def apply_threshold(
             own_choice = choose_domain_threshold(events[others], risks[others], domain[others], threshold)
             domain_threshold = own_choice.threshold
         flagged[~others] = risks[~others] >= domain_threshold
-    intervals = {
-        "sensitivity": _share_interval(flagged[events], domain[events]),
-        "specificity": _share_interval(~flagged[~events], domain[~events]),
-    }
+    intervals = {}
     performance = []
-    for name, interval in intervals.items():
+    for name, rows in (("sensitivity", events), ("specificity", ~events)):
+        interval = _share_interval((flagged == events)[rows], domain[rows])
+        intervals[name] = interval
         text = f"a {name} of {100 * getattr(choice, name):.0f}%"
         if interval is not None:
             low, high = interval
@@ -577,13 +569,11 @@ def apply_threshold(
         "text": text,
     }
     column = int(np.flatnonzero(classes == event)[0])
-    labels = classes[np.where(flagged, column, 1 - column)]
-    scoring = fitted.metric.scoring
-    if uses_labels_only(scoring):
-        by_domain = [labels[domain == i] for i in range(len(fitted.codes))]
+    if uses_labels_only(fitted.metric.scoring):
+        labels = classes[np.where(flagged, column, 1 - column)]
         scores = [
-            score_labels(scoring, classes[codes], predicted, classes)
-            for codes, predicted in zip(fitted.codes, by_domain, strict=True)
+            score_labels(fitted.metric.scoring, classes[codes], labels[domain == i], classes)
+            for i, codes in enumerate(fitted.codes)
         ]
         fitted = replace(fitted, scores=np.where(np.isfinite(fitted.scores), scores, np.nan))
     return replace(model, threshold=choice.threshold, positive_code=column), fitted, facts

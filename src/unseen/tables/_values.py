@@ -36,7 +36,7 @@ DATE_FORMATS = {
 ISO_FORMAT = "yyyy-mm-dd"
 WHOLE_NUMBER = r"^\s*([+-]?\d+)(\.0*)?\s*$"  # an integer, also if it is written with a decimal point
 MIDNIGHT = r" 00:00:00(\.0+)?$"
-TICKS_PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}  # by the time unit of a duration
+TIME_UNITS = ("ms", "us", "ns")  # of polars
 MAX_SHOWN = 8  # names, values or rows listed in a message
 REASONS = {  # by a phrase in the message of a reader
     "(?i)utf-?8": "it is not UTF-8 text. Save it as UTF-8 (in a spreadsheet: 'CSV UTF-8')",
@@ -216,7 +216,7 @@ def convert_column(name: str, values: Any) -> pl.Series:
     kind = values.dtype.kind if isinstance(values, np.ndarray) and values.ndim == 1 else ""
     if kind in ("m", "M"):  # polars does not support all units of time
         unit = np.datetime_data(values.dtype)[0]
-        return pl.Series(name, values.astype(f"{kind}8[{unit if unit in TICKS_PER_SECOND else 'ms'}]"))
+        return pl.Series(name, values.astype(f"{kind}8[{unit if unit in TIME_UNITS else 'ms'}]"))
     if kind and kind in "biuf":
         return pl.Series(name, values)
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
@@ -336,13 +336,10 @@ def parse_numbers(frame: pl.DataFrame) -> tuple[NDArray[np.float64], dict[int, N
 
 def _convert_durations(series: pl.Series) -> pl.Series:
     """Convert durations to seconds; other columns are not changed."""
-    dtype: Any = series.dtype
-    if dtype != pl.Duration:
+    if series.dtype != pl.Duration:
         return series
-    ticks = series.to_physical()
-    ticks_per_second = TICKS_PER_SECOND[dtype.time_unit]
-    # polars divides by multiplying with the inverse, which is inexact; the integer part is divided separately.
-    return ticks // ticks_per_second + (ticks % ticks_per_second) / ticks_per_second
+    # polars divides by multiplying with the inverse, which is inexact.
+    return pl.Series(series.name, series.dt.total_microseconds().cast(pl.Float64).to_numpy() / 1e6, nan_to_null=True)
 
 
 def list_distinct(text: pl.Series) -> list[str]:
