@@ -66,8 +66,8 @@ bench: $(call STAMP,test)
 
 # Real data, one folder per data set below DATA; about an hour. Stop it and run it again to continue.
 study: $(call STAMP,study)
-	$(BIN)/python -m studies.tables --data $(DATA) --output studies/results/tables.jsonl --csv docs/results/tables.csv
-	$(BIN)/python -m studies.tables --data $(DATA) --arrays --output studies/results/tables.jsonl --csv docs/results/tables.csv
+	$(BIN)/python -m studies.tables --data $(DATA) --output studies/results/tables.jsonl --csv docs/results
+	$(BIN)/python -m studies.tables --data $(DATA) --arrays --output studies/results/tables.jsonl --csv docs/results
 	$(BIN)/python -m studies.ensembles --data $(DATA) --output studies/results/ensembles.jsonl --csv docs/results/ensembles.csv
 	$(BIN)/python -m studies.forecast --data $(DATA) --stores studies/results/forecasts
 

@@ -26,7 +26,7 @@ one class versus the others, over classes that the domain has); log loss, where 
 
 Results go to a JSON-lines file, one line per task and method, so that an interrupted run continues:
 
-    python -m studies.tables --data ../shared/data --output tables.jsonl --csv docs/results/tables.csv
+    python -m studies.tables --data ../shared/data --output tables.jsonl --csv docs/results
 """
 
 from __future__ import annotations
@@ -354,21 +354,37 @@ def earlier_differences(rows: list[dict[str, Any]], path: Path) -> dict[tuple[st
     return differences
 
 
-def write_tables(rows: list[dict[str, Any]], path: Path) -> None:
-    """Write one row per set, method and metric, and beside it a table by set for the page."""
-    groups = group_rows(rows)
+def write_results(rows: list[dict[str, Any]], folder: Path) -> None:
+    """Write the files of the page: for tables and for arrays, each result, means with standard errors, and means."""
+    for kind, names, methods in (("tables", TABLES, TABLE_METHODS), ("arrays", ARRAYS, ARRAY_METHODS)):
+        here = [row for row in rows if row["data"] in names]
+        if here:
+            write_by_domain(here, folder / f"{kind}_by_domain.csv")
+            write_means(here, folder / f"{kind}.csv")
+            write_by_set(here, methods, folder / f"{kind}_by_set.csv")
+
+
+def write_by_domain(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write one row per held-out domain, subsample and method."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["data", "held out", "subsample", "method", *METRICS])
+        for here in group_rows(rows).values():
+            for row in here:
+                values = [f"{row[metric]:.4f}" for metric in METRICS]
+                writer.writerow([row["data"], row["target"], row["subsample"], row["method"], *values])
+
+
+def write_means(rows: list[dict[str, Any]], path: Path) -> None:
+    """Write one row per set, method and metric."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["data", "method", "metric", "mean", "standard error", "tasks"])
-        for (data, method), here in groups.items():
+        for (data, method), here in group_rows(rows).items():
             for metric in METRICS:
                 values = [row[metric] for row in here]
                 numbers = (f"{np.nanmean(values):.4f}", f"{standard_error(values):.4f}")
                 writer.writerow([data, method, metric, *numbers, len(values)])
-    for kind, names, methods in (("tables", TABLES, TABLE_METHODS), ("arrays", ARRAYS, ARRAY_METHODS)):
-        here = [row for row in rows if row["data"] in names]
-        if here:
-            write_by_set(here, methods, path.with_name(f"{kind}_by_set.csv"))
 
 
 def write_by_set(rows: list[dict[str, Any]], methods: Sequence[str], path: Path) -> None:
@@ -440,7 +456,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS, metavar="METHOD")
     parser.add_argument("--output", type=Path, required=True, help="file of results (JSON lines)")
-    parser.add_argument("--csv", type=Path, help="means by set, method and metric; beside it the tables of the page")
+    parser.add_argument("--csv", type=Path, metavar="FOLDER", help="folder of the CSV files of the page")
     parser.add_argument("--earlier", type=Path, default=Path("docs/results/ensembles.csv"), help="earlier accuracies")
     parser.add_argument("--quick", action="store_true", help="few rows, one held-out domain, small forest: for a trial")
     parser.add_argument("--jobs", type=int, default=1, help="processes of searches and fits (default: 1)")
@@ -459,7 +475,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             change = f"{np.mean(values):+.2f} ({standard_error(values):.2f})"
             print(f"{data}, {method}: accuracy minus that in {options.earlier.name}: {change}, {len(values)} tasks")
     if options.csv is not None:
-        write_tables(rows, options.csv)
+        write_results(rows, options.csv)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def test_the_study_evaluates_each_baseline_once_and_writes_the_means(tmp_path, m
     rows = study.read_rows(output, study.QUICK)
     assert [(row["target"], row["method"]) for row in rows] == [("site 0", name) for name in names]
     assert study.read_rows(output, study.FULL) == []
-    study.write_tables(rows, tmp_path / "tables.csv")
+    study.write_results(rows, tmp_path)
     with (tmp_path / "tables.csv").open(newline="") as file:
         written = {(line["method"], line["metric"]): float(line["mean"]) for line in csv.DictReader(file)}
     for row in rows:
