@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.sparse.linalg import ArpackNoConvergence
 from sklearn.metrics.pairwise import rbf_kernel
 
@@ -14,7 +12,6 @@ from helpers import make, pencil
 from unseen import DICA, SCA, ProjectionSearchCV
 from unseen.estimators import _projection_problem
 from unseen.linalg import _eigenproblem as _pencil
-from unseen.linalg._eigenproblem import _are_all_leading, _count_above
 from unseen.model_selection import PreparedSplits
 from unseen.utils.samples import Samples
 
@@ -58,39 +55,6 @@ def test_eigenvalues_and_components_are_those_of_a_dense_solver(name, path, n_co
         np.testing.assert_allclose(B.T @ A @ B, np.eye(n_components), atol=1e-8)
         np.testing.assert_allclose(B.T @ N @ B, np.diag(found), atol=1e-8 * found[0])
     np.testing.assert_allclose(found, textbook.solve(*pencil(name, K, y, d, ridge), n_components)[0], rtol=1e-8)
-
-
-@given(
-    n=st.integers(3, 30),
-    p=st.integers(0, 4),
-    seed=st.integers(0, 2**32 - 1),
-    repeated=st.booleans(),
-    null=st.booleans(),
-)
-@settings(max_examples=100, deadline=None)
-def test_eigenvalues_above_a_threshold_are_counted(n, p, seed, repeated, null):
-    rng = np.random.default_rng(seed)
-    diagonal, factor = rng.normal(size=n), rng.normal(size=(n, p))
-    if repeated:
-        diagonal = np.round(diagonal)
-        factor[: n // 2] = 0.0  # directions that the low rank does not touch
-    middle = rng.normal(size=(p, p))
-    middle = middle + middle.T
-    if null and p:
-        middle[-1] = middle[:, -1] = 0.0
-    values = np.linalg.eigvalsh(np.diag(diagonal) + factor @ middle @ factor.T)
-    for threshold in (values[:-1] + values[1:]) / 2:
-        if min(np.abs(values - threshold).min(), np.abs(diagonal - threshold).min()) > 1e-6:
-            assert _count_above(threshold, diagonal, factor, middle) == np.count_nonzero(values > threshold)
-
-
-def test_a_missing_copy_is_noticed_and_a_copy_of_the_last_is_not_missed():
-    diagonal = np.array([5.0, 5.0, 5.0, 2.0, 2.0, 1.0])
-    nothing = np.zeros((6, 0)), np.zeros((0, 0))
-    assert not _are_all_leading(np.array([5.0, 5.0, 2.0]), diagonal, *nothing)
-    assert not _are_all_leading(np.array([5.0, 5.0, 5.0, 1.0]), diagonal, *nothing)
-    assert _are_all_leading(np.array([5.0, 5.0]), diagonal, *nothing)
-    assert _are_all_leading(np.array([5.0, 5.0, 5.0, 2.0]), diagonal, *nothing)
 
 
 def no_convergence(*_, **__):

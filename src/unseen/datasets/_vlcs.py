@@ -16,13 +16,8 @@ from ..utils.validation import format_list
 from ._bunch import make_bunch
 
 VLCS_CLASSES = ("bird", "car", "chair", "dog", "person")
-# Known names of each collection of VLCS, by its initial.
-VLCS_NAMES = {
-    "V": {"v", "voc", "voc2007", "pascal", "pascalvoc", "pascalvoc2007", "pascal2007"},
-    "L": {"l", "labelme"},
-    "C": {"c", "caltech", "caltech101"},
-    "S": {"s", "sun", "sun09"},
-}
+# Parts of the names of each collection of VLCS, by its initial.
+VLCS_NAMES = {"V": "voc|pascal", "L": "labelme", "C": "caltech", "S": "sun"}
 VLCS_DESCR = """\
 VLCS (Fang, Xu and Rockmore, ICCV 2013)
 
@@ -42,8 +37,8 @@ def load_vlcs(
     """Load VLCS from a folder with one file for each of its four collections.
 
     Reads the files that :func:`~unseen.tables.load_table` reads, and checks that they hold VLCS. Collections are
-    recognized by name or initial, regardless of case: V, VOC2007 or Pascal; L or LabelMe; C or Caltech101; S or SUN09.
-    File names may contain other words, such as Pascal_decaf6.mat.
+    recognized regardless of case: by their initial (V, L, C, S), or by a name that contains VOC or Pascal, LabelMe,
+    Caltech, or SUN, such as Pascal_decaf6.mat.
 
     Parameters
     ----------
@@ -80,19 +75,18 @@ def load_vlcs(
     table = load_table(Path(folder).expanduser(), features=features, label=label, min_domain_rows=1)
     initials = {name: _match_collection(name) for name in np.unique(table.domain).tolist()}
     labels = np.char.lower(table.y) if table.y.dtype.kind == "U" else table.y
-    problems = _find_collection_problems(initials)
-    if set(labels.tolist()) not in ({0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, set(VLCS_CLASSES)):
-        found = "; ".join(
-            f"{name} has {format_list(np.unique(table.y[table.domain == name]).tolist(), quote=False)}"
-            for name in initials
-        )
-        problems.append(
-            f"the labels must be 1 to 5, or 0 to 4, or {', '.join(VLCS_CLASSES)}, and the same in all files; {found}."
-        )
-    if problems:
-        lines = "\n".join(f"- {problem}" for problem in problems)
+    if sorted(initials.values()) != sorted(VLCS_NAMES):
         raise ValueError(
-            f"The folder {os.fspath(folder)!r} does not hold VLCS:\n{lines}\nFor other data, use load_table."
+            f"The folder {os.fspath(folder)!r} does not hold VLCS: there must be one file for each of V (VOC2007, "
+            "Pascal), L (LabelMe), C (Caltech101) and S (SUN09); recognized are "
+            f"{format_list((f'{name} as {initial}' for name, initial in initials.items()), quote=False)}. "
+            "For other data, use load_table."
+        )
+    if set(labels.tolist()) not in ({0, 1, 2, 3, 4}, {1, 2, 3, 4, 5}, set(VLCS_CLASSES)):
+        raise ValueError(
+            f"The folder {os.fspath(folder)!r} does not hold VLCS: the labels must be 1 to 5, or 0 to 4, or "
+            f"{', '.join(VLCS_CLASSES)}, and the same in all files; got "
+            f"{format_list(np.unique(table.y).tolist(), quote=False)}. For other data, use load_table."
         )
     domain = np.array([initials[name] for name in table.domain.tolist()])
     order = np.concatenate([np.flatnonzero(domain == initial) for initial in VLCS_NAMES])
@@ -102,24 +96,8 @@ def load_vlcs(
 
 
 def _match_collection(name: str) -> str:
-    """Return V, L, C or S; an empty string for a name that matches none of them, or several."""
-    words = {re.sub(r"[^a-z0-9]", "", name.lower()), *re.split(r"[^a-z0-9]+", name.lower())}
-    matching = [initial for initial, names in VLCS_NAMES.items() if names & words]
-    return matching[0] if len(matching) == 1 else ""
-
-
-def _find_collection_problems(initials: dict[str, str]) -> list[str]:
-    """Find collections that are not recognized, missing, or there twice."""
-    problems = [
-        f"{name} is not recognized as one of V (VOC2007, Pascal), L (LabelMe), C (Caltech101), S (SUN09)."
-        for name, initial in initials.items()
-        if not initial
+    """Return V, L, C or S; "unknown" for a name that matches none of them, or several."""
+    matching = [
+        initial for initial, parts in VLCS_NAMES.items() if name.upper() == initial or re.search(parts, name.lower())
     ]
-    for initial, known_names in VLCS_NAMES.items():
-        names = [name for name, matched in initials.items() if matched == initial]
-        if not names:
-            other_names = ", ".join(sorted(known_names - {initial.lower()}))
-            problems.append(f"no file for {initial} (also called {other_names}).")
-        elif len(names) > 1:
-            problems.append(f"{' and '.join(names)} are all recognized as {initial}; keep one.")
-    return problems
+    return matching[0] if len(matching) == 1 else "unknown"

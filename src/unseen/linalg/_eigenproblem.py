@@ -31,10 +31,12 @@ RANK_TOLERANCE = 1e-10
 # Smallest allowed eigenvalue of the whitened denominator of an indefinite kernel. It is a difference of numbers of
 # order one, so a smaller value has fewer than half of its digits correct.
 MIN_DENOMINATOR_EIGENVALUE = 1e-8
+# Eigenvalues of the Gram matrix up to which the leading components are those of a singular value decomposition. It keeps
+# twice as many digits of small eigenvalues as an eigendecomposition, and takes ten times as long.
+MAX_SVD_SIZE = 200
 # Relative difference up to which eigenvalues count as equal in the check that Lanczos iterations have missed none. Any
 # of the eigenvalues that are equal to the smallest requested one is correct.
 EIGENVALUE_TOLERANCE = 1e-9
-MIN_LANCZOS_SIZE = 200  # number of eigenvalues of the Gram matrix from which Lanczos iterations can be faster
 
 
 @dataclass(frozen=True)
@@ -320,21 +322,22 @@ def solve_with_total(
     """Solve an eigenproblem with the total scatter in the numerator, by the leading eigenpairs of A^-1/2 N A^-1/2."""
     Q = whitened.basis
     root = np.sqrt(_fixed_diagonal(spectrum.values, problem))
-    # The whitened total scatter is diag(variances), A^-1/2 = (I + Q correction Q') / root, and Q numerator is a root of
+    # The whitened total scatter is diag(roots^2), A^-1/2 = (I + Q correction Q') / root, and Q numerator is a root of
     # the whitened low-rank scatter.
-    variances = problem.total_weight * (spectrum.values / root) ** 2
+    roots = np.sqrt(problem.total_weight) * np.abs(spectrum.values) / root
     inverse_root = _inverse_square_root(_factor_denominator(whitened, problem, counts))
     correction = inverse_root - np.eye(len(inverse_root))
     contrast = _indicator_contrast(problem.numerator, counts)
     numerator = inverse_root @ whitened.cells @ contrast
-    if len(variances) < MIN_LANCZOS_SIZE:
-        # Singular values of a root of the matrix keep twice as many digits of small eigenvalues.
-        roots = np.sqrt(variances)
+    leading = _lanczos_eigenpairs(roots**2, Q, correction, numerator, n_components)
+    if leading is None:
         factor = np.hstack([np.diag(roots) + Q @ correction @ (Q.T * roots), Q @ numerator])
-        vectors, values, _ = linalg.svd(factor, full_matrices=False, check_finite=False)
-        values = values**2
-    else:
-        values, vectors = _leading_eigenpairs(variances, Q, correction, numerator, n_components)
+        if len(roots) <= MAX_SVD_SIZE:
+            vectors, singular, _ = linalg.svd(factor, full_matrices=False, check_finite=False)
+            leading = singular**2, vectors
+        else:
+            leading = linalg.eigh(gram(factor.T), check_finite=False)
+    values, vectors = leading
     order = np.argsort(values)[::-1][:n_components]
     # The error of an eigenvalue of a symmetric matrix is the rounding error of the largest one.
     order = order[values[order] > default_precision(int(counts.sum())) * values.max(initial=0.0)]
@@ -354,62 +357,35 @@ def solve_with_total(
     return solution
 
 
-def _leading_eigenpairs(
+def _lanczos_eigenpairs(
     variances: Array, Q: Array, correction: Array, numerator: Array, n_components: int
-) -> tuple[Array, Array]:
-    """Return at least the leading eigenpairs of ``A^-1/2 N A^-1/2``."""
-    # The matrix is diag(variances) + both middle both', on the span of Q and variances * Q.
-    both = np.hstack([Q, variances[:, None] * Q])
-    inner = correction @ product(Q.T, both[:, Q.shape[1] :]) @ correction + numerator @ numerator.T
-    middle = np.block([[inner, correction], [correction, np.zeros_like(inner)]])
+) -> tuple[Array, Array] | None:
+    """Return the leading eigenpairs of ``A^-1/2 N A^-1/2`` by Lanczos iterations; None if a dense solver is better."""
     size = len(variances)
-    if n_components <= size // 4:  # Lanczos iterations are faster only for a small share of the components.
-        start = np.ones(size) / np.sqrt(size)  # A fixed start makes the result reproducible.
-        operator = LinearOperator(
-            (size, size), matvec=lambda x: variances * x + both @ (middle @ (x @ both)), dtype=np.float64
-        )
-        try:
-            values, vectors = eigsh(operator, k=n_components, which="LA", v0=start, ncv=4 * n_components + 20)
-        except ArpackError:  # The iterations did not converge; the dense solver below does not iterate.
-            values = np.empty(0)
-        if len(values) and _are_all_leading(values, variances, both, middle):
-            return values, vectors
-    first = max(size - n_components, 0)
-    values, vectors = linalg.eigh(
-        np.diag(variances) + both @ middle @ both.T, subset_by_index=[first, size - 1], check_finite=False
-    )
-    return values, vectors
+    if size <= MAX_SVD_SIZE or n_components > size // 4:  # faster only for a small share of the components
+        return None
 
+    def multiply(x: Array) -> Array:
+        inside = Q.T @ x
+        scaled = variances * (x + Q @ (correction @ inside))
+        return scaled + Q @ (correction @ (Q.T @ scaled) + numerator @ (numerator.T @ inside))
 
-def _are_all_leading(values: Array, diagonal: Array, factor: Array, middle: Array) -> bool:
-    """Whether `values` are all eigenvalues of ``diag(diagonal) + factor middle factor'`` above their minimum.
+    def multiply_rest(x: Array) -> Array:
+        return multiply(x) - vectors @ (values * (vectors.T @ x))
 
-    In exact arithmetic, Lanczos iterations from one vector find one copy of a multiple eigenvalue; others appear
-    through rounding errors, or not at all.
-    """
-    smallest = values.min()
-    rounding = default_precision(len(diagonal)) * values.max()
-    threshold = smallest + max(EIGENVALUE_TOLERANCE * abs(smallest), rounding)
-    if np.any(diagonal == threshold):  # The count below would divide by zero.
-        return False
-    return _count_above(threshold, diagonal, factor, middle) == np.count_nonzero(values > threshold)
-
-
-def _count_above(threshold: float, diagonal: Array, factor: Array, middle: Array) -> int:
-    """Count the eigenvalues of ``diag(diagonal) + factor middle factor'`` above a threshold, by Sylvester's inertia.
-
-    With ``e = diagonal - threshold`` and ``middle = U diag(c) U'``, either Schur complement of the block matrix
-    ``[[diag(e), G], [G', -1/c]]``, ``G = factor U``, gives its inertia. Rows and columns of the small complement are
-    multiplied by ``sqrt(abs(c))``, so that a c of zero contributes the same count to both terms, whichever sign
-    rounding gives it. No entry of the diagonal may be equal to the threshold.
-    """
-    shifted = diagonal - threshold
-    weights, rotation = linalg.eigh(middle, check_finite=False)
-    G = product(factor, rotation * np.sqrt(np.abs(weights)))
-    signs = np.where(weights < 0, -1.0, 1.0)
-    complement = np.diag(signs) + product(G.T, G / shifted[:, None])
-    negative = np.count_nonzero(linalg.eigvalsh(complement, check_finite=False) < 0)
-    return int(np.count_nonzero(shifted > 0) + negative - np.count_nonzero(signs < 0))
+    starts = np.random.default_rng(0).normal(size=(2, size))  # A fixed seed gives reproducible results.
+    try:
+        operator = LinearOperator((size, size), matvec=multiply, dtype=np.float64)
+        values, vectors = eigsh(operator, k=n_components, which="LA", v0=starts[0], ncv=4 * n_components + 20)
+        # Iterations from one vector find one copy of a multiple eigenvalue; others appear through rounding errors, or
+        # not at all. A missing copy is the largest eigenvalue of what remains.
+        rest = LinearOperator((size, size), matvec=multiply_rest, dtype=np.float64)
+        (largest,) = eigsh(rest, k=1, which="LA", v0=starts[1], tol=1e-6, return_eigenvectors=False)
+    except ArpackError:  # The iterations did not converge; a dense solver does not iterate.
+        return None
+    rounding = default_precision(size) * values.max()
+    is_complete = largest <= values.min() * (1 + EIGENVALUE_TOLERANCE) + rounding
+    return (values, vectors) if is_complete else None
 
 
 def _fixed_diagonal(values: Array, problem: ScatterProblem) -> Array:
