@@ -114,7 +114,8 @@ class Network:
             model.graph.output.add(name=self.output_name)  # onnxruntime infers its type and shape
             content = model.SerializeToString()
         try:
-            return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+            # Without the fallback, which would print errors to standard output and run into them again.
+            return runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"], enable_fallback=0)
         except Exception as error:  # the exceptions of onnxruntime have no common base class
             raise ValueError(f"{self.path} cannot be run: {str(error).splitlines()[0]}") from error
 

@@ -31,7 +31,7 @@ RANK_TOLERANCE = 1e-10
 # Smallest allowed eigenvalue of the whitened denominator of an indefinite kernel. It is a difference of numbers of
 # order one, so a smaller value has fewer than half of its digits correct.
 MIN_DENOMINATOR_EIGENVALUE = 1e-8
-# Eigenvalues of the Gram matrix up to which the leading components are those of a singular value decomposition. It keeps
+# Number of eigenvalues of the Gram matrix up to which components come from a singular value decomposition. It keeps
 # twice as many digits of small eigenvalues as an eigendecomposition, and takes ten times as long.
 MAX_SVD_SIZE = 200
 # Relative difference up to which eigenvalues count as equal in the check that Lanczos iterations have missed none. Any

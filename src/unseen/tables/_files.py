@@ -538,6 +538,8 @@ def read_arrays(path: Path) -> pl.DataFrame:
     lengths = {len(vectors[name]) for name in labels or vectors}
     if len(matrix) not in lengths and matrix.shape[1] in lengths:  # samples are columns
         matrix = matrix.T
+    with np.errstate(invalid="ignore"):
+        matrix = matrix + matrix.dtype.type(0)  # NaN of damaged files may signal; a sum does not
     frame = pl.from_numpy(matrix, schema=[f"feature_{i}" for i in range(matrix.shape[1])], orient="row")
     return frame.with_columns(pl.Series(name, own) for name, own in vectors.items() if len(own) == len(matrix))
 
@@ -554,7 +556,9 @@ def _as_vector(array: Array) -> Array | None:
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8")
     if array.dtype.kind == "U":
-        return np.char.strip(array.ravel())
+        text = np.char.strip(array.ravel())
+        np.char.decode(np.char.encode(text, "utf-8"), "utf-8")  # an error, where polars would panic on damaged text
+        return text
     return array.ravel() if array.dtype.kind in "fiubmM" else None
 
 
