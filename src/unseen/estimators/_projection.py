@@ -58,8 +58,8 @@ SOLUTION_ATTRIBUTES = ("eigenvalues_", "residual_", "coef_", "offset_", "recente
 
 COMMON = """\
 ridge : float, "scale" or a multiple such as "0.1*scale", default="scale"
-    Weight of ``tr(B'B)`` in the denominator, on the scale of the {power} of the centered kernel matrix Kc.
-    "scale" is {scale}.
+    Weight of ``tr(B'B)`` in the denominator, on the scale of the squared eigenvalues of the centered kernel matrix Kc
+    (MDA and DICA: of its eigenvalues). "scale" is ``1e-4 * norm(Kc) ** 2`` (MDA and DICA: ``1e-2 * norm(Kc)``).
 kernel : str or callable, default="rbf"
     "cosine", "laplacian", "linear", "poly", "rbf" or "sigmoid", as in scikit-learn, "precomputed", or a function of two
     samples.
@@ -107,17 +107,6 @@ recentered_ : bool
     Whether `recenter` estimated `offset_` on unlabeled target data.
 {features_in}"""
 
-RIDGE_SCALES = {1: ("eigenvalues", "``1e-2 * norm(Kc)``"), 2: ("squared eigenvalues", "``1e-4 * norm(Kc) ** 2``")}
-
-
-def _shared_docs(ridge_power: int) -> dict[str, str]:
-    """Return the texts that replace ``{common}`` and ``{attributes}`` in the docstring of a projection."""
-    power, scale = RIDGE_SCALES[ridge_power]
-    return {
-        "common": COMMON.replace("{power}", power).replace("{scale}", scale),
-        "attributes": ATTRIBUTES,
-    }
-
 
 def _has_feature_map(projection: Projection) -> bool:
     if projection.feature_map is None:
@@ -150,16 +139,17 @@ class Projection(DomainTransformer, KernelTransformer):
         "scaling": [StrOptions({"paper", "unit_norm"})],
         "centering": [StrOptions({"source", "target"})],
     }
+    _shared_docs: ClassVar[dict[str, str]] = {
+        "common": COMMON,
+        "attributes": ATTRIBUTES,
+        **KernelTransformer._shared_docs,
+    }
     # The largest term of the denominator grows like this power of the kernel matrix, and so must its ridge.
     _ridge_power: ClassVar[int] = 2
     # Parameters that weigh invariance across domains. Of two settings with equal scores the more invariant one is
     # preferred.
     _invariance_weights: ClassVar[tuple[str, ...]] = ()
     __metadata_request__partial_fit: ClassVar = {"sample_domain": True}
-
-    def __init_subclass__(cls) -> None:
-        cls._shared_docs = {**_shared_docs(cls._ridge_power), **Projection._shared_docs}
-        super().__init_subclass__()
 
     @abstractmethod
     def _scatter_problem(self, counts: Ints, ridge: float) -> ScatterProblem:

@@ -10,11 +10,12 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.linear_model._base import LinearClassifierMixin
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..linalg import Array, Ints, Membership, check_squares
+from ..linalg import Array, Ints, Membership, check_squares, largest_entry
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
 from ..utils.validation import (
     EncodedLabels,
@@ -133,8 +134,9 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         domains = EncodedLabels.from_domains(sample_domain, len(X))
         warn_about_labels(classes, domains.names, Membership.from_codes(codes, domains.codes).counts, self)
         weight = check_weights(sample_weight, len(X))
-        mean, scale = mean_and_scale(X, weight)
-        standard = np.hstack([(X - mean) / scale, np.full((len(X), 1), BIAS)])
+        check_squares(largest_entry(X))
+        scaler = StandardScaler().fit(X, sample_weight=weight)
+        standard = np.hstack([scaler.transform(X), np.full((len(X), 1), BIAS)])
         rows = augment_by_domain(standard, domains.codes, len(domains.names), self.offset_penalty)
         weight_or_one = np.ones(len(X)) if weight is None else weight
         costs = np.concatenate([self.shared_cost * weight_or_one, self.domain_cost * weight_or_one])
@@ -145,8 +147,8 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
             svm.fit(rows, np.concatenate([y, y]), sample_weight=costs)
 
         blocks = svm.coef_.reshape(len(svm.coef_), 1 + len(domains.names), -1)  # shared, then one per domain
-        weights = blocks[:, :, :-1] / scale
-        intercepts = BIAS * blocks[:, :, -1] - weights @ mean
+        weights = blocks[:, :, :-1] / scaler.scale_
+        intercepts = BIAS * blocks[:, :, -1] - weights @ scaler.mean_
         self.classes_ = classes
         self.domains_ = domains.names
         self.coef_ = weights[:, 0]
@@ -174,19 +176,6 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         X = validate_data(self, X, dtype=np.float64, reset=False)
         scores = X @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
-
-
-def mean_and_scale(X: Array, weight: Array | None) -> tuple[Array, Array]:
-    """Return the mean and the standard deviation of each column; constant columns get a standard deviation of 1."""
-    with np.errstate(over="ignore", invalid="ignore"):  # `check_squares` raises for values that are not finite.
-        mean = np.average(X, axis=0, weights=weight)
-        spread = np.ptp(X if weight is None else X[weight > 0], axis=0)
-        # The standard deviation of a constant column consists of rounding errors, and division would amplify them.
-        varies = ~(spread <= 10 * np.finfo(float).eps * np.abs(mean))
-        for size in (np.min(spread, where=varies, initial=1.0), np.max(spread, where=varies, initial=1.0)):
-            check_squares(float(size))
-        scale = X.std(axis=0) if weight is None else np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
-    return mean, np.where(varies, scale, 1.0)
 
 
 def augment_by_domain(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:

@@ -59,28 +59,22 @@ def shift_to_mean(*parts: Any) -> list[Any]:
     return [part - origin for part in parts_in_double]
 
 
-def _dense_squared_distances(X: Array, Y: Array) -> Array:
-    """Return ``|x - y|^2``; no value is negative, in spite of rounding errors."""
-    with np.errstate(over="ignore", invalid="ignore"):  # The caller raises for values that are not finite.
-        D = product(-2 * X, Y.T)
-        D += row_norms(X, squared=True)[:, None]
-        D += row_norms(Y, squared=True)
-    np.maximum(D, 0.0, out=D)
-    if X is Y:
-        np.fill_diagonal(D, 0.0)
-    return D
-
-
 def squared_distances(X: Any, Y: Any = None) -> Array:
-    """Return the squared Euclidean distances between all rows of X, or between the rows of X and of Y."""
-    if Y is None:
-        (rows,) = shift_to_mean(X)
-        columns = rows
-    else:
-        rows, columns = shift_to_mean(X, Y)
+    """Return the squared Euclidean distances between all rows of X, or between the rows of X and of Y.
+
+    No distance is negative, in spite of rounding errors.
+    """
+    rows, columns = shift_to_mean(X) * 2 if Y is None else shift_to_mean(X, Y)
     if sparse.issparse(rows) or sparse.issparse(columns):
         return euclidean_distances(rows, columns, squared=True)
-    return _dense_squared_distances(rows, columns)
+    with np.errstate(over="ignore", invalid="ignore"):  # The caller raises for values that are not finite.
+        D = product(-2 * rows, columns.T)
+        D += row_norms(rows, squared=True)[:, None]
+        D += row_norms(columns, squared=True)
+    np.maximum(D, 0.0, out=D)
+    if Y is None:
+        np.fill_diagonal(D, 0.0)
+    return D
 
 
 def _variance(X: Any) -> float:
@@ -201,12 +195,6 @@ class Kernel:
             )
         return values
 
-    def shift_origin(self, *parts: Any) -> list[Any]:
-        """Return samples in double precision and, for the rbf kernel, about the mean of the last part."""
-        if self.kernel == "rbf":
-            return shift_to_mean(*parts)
-        return [part.astype(np.float64, copy=False) for part in parts]
-
     def gamma_value(self, n_features: int) -> float:
         """Return gamma as a number; None means the default of scikit-learn."""
         return 1 / n_features if self.gamma is None else float(self.gamma)
@@ -215,13 +203,15 @@ class Kernel:
         """Return the kernel matrix between the rows of X and of Y, or of X and X for None, in float64."""
         if self.is_precomputed:
             return np.array(X, dtype=np.float64) if Y is None else np.asarray(X, dtype=np.float64)
-        if self.kernel == "rbf" and not any(map(sparse.issparse, (X, Y))):
-            K = _dense_squared_distances(X, X if Y is None else Y)
+        if self.kernel == "rbf":
+            K = squared_distances(X, Y)
             K *= -self.gamma_value(X.shape[1])
             return np.exp(K, out=K)  # In place, without a second matrix for the distances.
+        parts = (X,) if Y is None else (X, Y)
+        parts = tuple(part.astype(np.float64, copy=False) for part in parts)
         params = {} if callable(self.kernel) else {"gamma": self.gamma, "degree": self.degree, "coef0": self.coef0}
         with np.errstate(over="ignore", invalid="ignore"):  # The caller raises for values that are not finite.
-            K = pairwise_kernels(X, Y, metric=self.kernel, filter_params=True, **params)
+            K = pairwise_kernels(*parts, metric=self.kernel, filter_params=True, **params)
         return np.asarray(K, dtype=np.float64)
 
     def evaluate_for_centering(self, X: Any, Y: Any = None) -> Array:
@@ -233,8 +223,7 @@ class Kernel:
             return self.evaluate_from_distances(squared_distances(X, Y), X.shape[1])
         columns = X if Y is None else Y
         if self.kernel != "linear" or sparse.issparse(columns):
-            parts = (X,) if Y is None else (X, Y)
-            return self.evaluate(*(part.astype(np.float64, copy=False) for part in parts))
+            return self.evaluate(X, Y)
         origin = columns.mean(axis=0, dtype=np.float64)
         rows = (X.toarray() if sparse.issparse(X) else X) - origin
         return product(rows, rows.T if Y is None else (Y - origin).T)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..linalg import Array, Ints, gram, product
 from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
-from ._kernel import EPS, Kernel, KernelTransformer
+from ._kernel import EPS, Kernel, KernelTransformer, shift_to_mean
 
 
 @keyword_parameters
@@ -132,7 +132,8 @@ class PivotedNystroem(KernelTransformer):
                 'you have the matrix, fit a projection on it, for example CIDG(kernel="precomputed").'
             )
         X = kernel.check(self, X)
-        (samples,) = kernel.shift_origin(X)
+        # About the mean once: values of the same pair must not differ between blocks.
+        samples = shift_to_mean(X)[0] if self.kernel == "rbf" else X.astype(np.float64, copy=False)
         kernel = kernel.resolve(X)
         self.gamma_ = kernel.gamma
         diagonal = kernel.check_finite(kernel.evaluate_diagonal(samples))
@@ -213,7 +214,7 @@ class PivotedNystroem(KernelTransformer):
         check_is_fitted(self)
         kernel = Kernel.from_estimator(self, gamma=self.gamma_)
         X = kernel.check(self, X, reset=False)
-        return X, kernel, kernel.evaluate(*kernel.shift_origin(X, self.components_))
+        return X, kernel, kernel.evaluate(X, self.components_)
 
     def _rounding(self, kernel: Kernel, X: Any) -> Array | float:
         """Return a bound on the rounding errors of kernel values, relative to the diagonal."""

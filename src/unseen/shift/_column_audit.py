@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from scipy.special import fdtrc
 from scipy.stats import chi2_contingency, rankdata
-from scipy.stats.contingency import crosstab
 from sklearn.metrics import balanced_accuracy_score
 
 from ..linalg import Array, Ints
@@ -18,7 +17,7 @@ from ..tables import Table
 from ..utils.samples import Samples
 from ._permutation_tests import adjust_by_holm
 
-Kind = Literal["missing_code", "units", "identifies_domain", "missing", "constant", "prevalence"]
+Kind = Literal["missing_code", "units", "identifies_domain", "missing", "constant"]
 Severity = Literal["high", "medium"]
 
 ALPHA = 0.05  # chance of any false alarm of one kind in a table, over all its columns and domains
@@ -38,9 +37,6 @@ MEDIAN = MAGNITUDES.index(0.5)
 MIN_RATIO = 4.0  # of a deviation to the usual one of domains, and to what is left of it after a conversion
 MIN_MISSING = 0.2  # difference between domains: a fifth of missing values is what imputation is usually trusted with
 MOSTLY_MISSING = 0.5
-MIN_PREVALENCE = 0.15  # difference between domains
-LARGE_PREVALENCE = 0.3
-MIN_PREVALENCE_ROWS = 20  # of a domain: smaller ones have extreme proportions by chance
 IDENTIFIES = 0.95  # balanced accuracy of the domain given one column, on rows that were left out
 MIN_EXPLAINED = 0.01  # share of the variance that domains explain, small by Cohen's convention
 SHOWN = 3  # columns or domains that a sentence names before it counts the rest
@@ -62,11 +58,11 @@ class Finding(NamedTuple):
     Attributes
     ----------
     column : str
-        The column; for prevalence the name of the label.
+        The column.
     domains : tuple of str
         The domains in which it is so.
     kind : str
-        "missing_code", "units", "identifies_domain", "missing", "constant" or "prevalence".
+        "missing_code", "units", "identifies_domain", "missing" or "constant".
     severity : {"high", "medium"}
         How much it matters.
     message : str
@@ -266,7 +262,7 @@ def find_column_notices(table: Table) -> list[str]:
     if not _has_named_columns(table, MAX_NOTICE_COLUMNS):
         return []
     findings = audit_table(table)
-    sentences = describe_findings([f for f in findings if f.severity == "high" and f.kind != "prevalence"])
+    sentences = describe_findings([finding for finding in findings if finding.severity == "high"])
     if len(sentences) > MAX_NOTICES:
         rest = len(sentences) - MAX_NOTICES
         return [*sentences[:MAX_NOTICES], f"{rest} more findings on columns: diagnose lists them."]
@@ -284,7 +280,7 @@ def audit_table(table: Table) -> tuple[Finding, ...]:
         return ()
     rows_by_domain = np.split(np.argsort(codes, kind="stable"), np.cumsum(sizes)[:-1])
     level = ALPHA / (len(table.schema.columns) * len(domains))
-    findings = list(_find_prevalence(table))
+    findings: list[Finding] = []
     for position, description in enumerate(table.schema.columns):
         values = table.X[:, position]
         parts = [values[rows][np.isfinite(values[rows])] for rows in rows_by_domain]
@@ -461,31 +457,6 @@ def _find_constant(column: DomainColumn, level: float) -> Iterator[Finding]:
         )
         action = f"If it was not recorded in {name}, set it to missing there, or leave it out."
         yield column.make_finding("constant", [d], message, action, column.sizes[d] / column.sizes.sum())
-
-
-def _find_prevalence(table: Table) -> Iterator[Finding]:
-    """Class proportions that differ by 15 points or more between domains of 20 rows or more."""
-    (domains, classes), counts = crosstab(table.domain, table.y.astype(str))
-    is_large = counts.sum(axis=1) >= MIN_PREVALENCE_ROWS
-    has_rows = counts[is_large].any(axis=0)
-    counts = counts[np.ix_(is_large, has_rows)]
-    if min(counts.shape) < 2 or chi2_contingency(counts)[1] > ALPHA:
-        return
-    proportions = counts / counts.sum(axis=1, keepdims=True)
-    j = np.ptp(proportions, axis=0).argmax()
-    low, high = extremes = [proportions[:, j].argmin(), proportions[:, j].argmax()]
-    difference = proportions[high, j] - proportions[low, j]
-    if difference < MIN_PREVALENCE:
-        return
-    names = domains[is_large][extremes].tolist()
-    label = str(table.schema.label)
-    message = (
-        f"Class {str(classes[has_rows][j])!r} of {label!r} makes up {_percent(proportions[low, j])} of {names[0]} and "
-        f"{_percent(proportions[high, j])} of {names[1]}."
-    )
-    action = "Check the calibration on held-out domains, and do not center a new batch on its own mean without a test."
-    severity: Severity = "high" if difference >= LARGE_PREVALENCE else "medium"
-    yield Finding(label, tuple(names), "prevalence", severity, message, action, 1.0)
 
 
 # What several columns with findings of one kind have in common.

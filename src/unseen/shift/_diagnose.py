@@ -406,7 +406,7 @@ def diagnose(
         )
     membership = Membership(used.counts(), used.domain_codes * len(classes) + used.codes)
     kernel = Kernel().resolve(used.X)
-    gram = kernel.check_finite(kernel.evaluate(*kernel.shift_origin(used.X)))
+    gram = kernel.check_finite(kernel.evaluate(used.X))
     marginal, conditional = distance_matrices(gram, membership)
     results, class_results = run_kernel_tests(gram, used.domain_codes, used.codes, n_permutations, rng)
     tests = (

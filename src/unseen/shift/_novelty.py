@@ -36,11 +36,10 @@ class NoveltyResult:
     ----------
     distance : float
         Distance of the batch from the nearest mixture of source domains, corrected for sampling noise.
-    reference_median, reference_max : float
-        Median and maximum of the distances of each source domain from its nearest other source domain.
     usual_distance : float
-        Largest usual distance of a source from the others: `reference_max`, but at most twice `reference_median`, so
-        that one outlier among the sources has little influence. At least the resolution of samples of this size.
+        Largest usual distance of a source domain from its nearest other source: at most twice the median of these
+        distances, so that one outlier among the sources has little influence. At least the resolution of samples of
+        this size.
     ratio : float
         `distance` over `usual_distance`.
     nearest_domain : str
@@ -65,8 +64,6 @@ class NoveltyResult:
     """
 
     distance: float
-    reference_median: float
-    reference_max: float
     usual_distance: float
     ratio: float
     nearest_domain: str
@@ -283,8 +280,6 @@ class Novelty(BaseEstimator):
             text = f"Undecided: {text}, above the limit of {FAR_RATIO}, but {few if exceeds else noise}."
         return NoveltyResult(
             distance=distance,
-            reference_median=float(np.median(self.reference_)),
-            reference_max=float(self.reference_.max()),
             usual_distance=usual_distance,
             ratio=ratio,
             nearest_domain=nearest,
