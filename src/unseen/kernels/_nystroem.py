@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -422,6 +422,10 @@ class SizePlan:
             sample_rows=SAMPLE_ROWS,
             fit_rows=FIT_ROWS,
         )
+
+    def with_all_rows(self) -> SizePlan:
+        """The same plan, with landmarks drawn from all rows and all classifiers fitted to all rows."""
+        return replace(self, landmark_rows=self.rows, sample_rows=self.rows, fit_rows=self.rows)
 
     @property
     def methods_text(self) -> str:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,13 +18,13 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
-from ..estimators import Projection, Statistics, fit_from_statistics, parallel
+from ..estimators import Projection, Statistics, collect_statistics, fit_from_statistics, parallel
 from ..kernels import PivotedNystroem, SizePlan
 from ..utils.samples import Balance, Samples
-from ._candidate import Candidate, fit_clone, ignore_expected_warnings
+from ._candidate import CANDIDATE_LANDMARKS, Candidate, fit_clone, ignore_expected_warnings
 from ._ensemble import EnsembleClassifier
 from ._ensemble_selection import FittedEnsemble, OutOfDomainPredictions
-from ._evaluation import EvaluationConfig, evaluate_candidates, single_thread
+from ._evaluation import EvaluationConfig, evaluate_candidates, group_by, single_thread
 from ._splitters import Split, TrialSplits
 
 # Fits to all rows of a large table take less time than a tree.
@@ -120,7 +120,8 @@ def limit_evaluation_rows(candidates: Sequence[Candidate], plan: SizePlan, *, is
 
 CollectStatistics = Callable[[Projection], Statistics]
 # Fitted pipelines by key of the candidate and by plan; None for a plan that is exact.
-FittedCandidates = dict[tuple[str, SizePlan | None], Pipeline]
+CandidateKey = tuple[str, SizePlan | None]
+FittedCandidates = dict[CandidateKey, Pipeline]
 
 
 def refit_ensemble(
@@ -165,8 +166,10 @@ def refit_ensemble(
     facts: dict[str, float] = {}
     with ignore_expected_warnings():
         if plan.exact:
-            calls = (delayed(_fit_exactly)(member, samples, config.balance) for member in missing.values())
-            pipelines.update(zip(missing, parallel(config.n_jobs)(calls), strict=True))
+            groups = _group_by_landmarks(missing, len(samples))
+            calls = (delayed(_fit_exactly)(list(group.values()), samples, config.balance) for group in groups)
+            for group, fits in zip(groups, parallel(config.n_jobs)(calls), strict=True):
+                pipelines.update(zip(group, fits, strict=True))
         else:
             assert collect is not None
             landmark_fit = LandmarkFit(samples, collect, plan, seed, config.balance)
@@ -178,10 +181,30 @@ def refit_ensemble(
     return ensemble.with_members([pipelines[key] for key in keys]), facts
 
 
-def _fit_exactly(candidate: Candidate, samples: Samples, balance: Balance) -> Pipeline:
-    """Fit a candidate to all rows, in this process or in a worker."""
+def _group_by_landmarks(
+    candidates: Mapping[CandidateKey, Candidate], n_rows: int
+) -> list[dict[CandidateKey, Candidate]]:
+    """Candidates by the landmarks that they share; a candidate without landmarks is a group."""
+
+    def landmarks_of(key: CandidateKey) -> Hashable:
+        candidate = candidates[key]
+        return (candidate.transformer.gamma,) if candidate.needs_landmarks(n_rows) else key
+
+    return [{key: candidates[key] for key in keys} for keys in group_by(candidates, landmarks_of)]
+
+
+def _fit_exactly(group: Sequence[Candidate], samples: Samples, balance: Balance) -> list[Pipeline]:
+    """Fit candidates to all rows, in this process or in a worker; several candidates share landmarks."""
     with ignore_expected_warnings(), single_thread():
-        return candidate.fit_samples(samples, balance)
+        if not group[0].needs_landmarks(len(samples)):
+            return [candidate.fit_samples(samples, balance) for candidate in group]
+        plan = SizePlan.from_rows(len(samples), landmarks=CANDIDATE_LANDMARKS).with_all_rows()
+
+        def collect(projection: Projection) -> Statistics:
+            return collect_statistics(projection, samples.X, samples.y, samples.domain)
+
+        landmark_fit = LandmarkFit(samples, collect, plan, balance=balance)
+        return [landmark_fit.fit_candidate(candidate) for candidate in group]
 
 
 @dataclass
@@ -230,8 +253,10 @@ class LandmarkFit:
         projection = clone(candidate.transformer)
         key = (projection.kernel, projection.gamma)
         if key not in self._projections:  # all methods with this kernel width use the same landmarks and statistics
-            rows = np.random.default_rng(self.seed).permutation(len(sample))[: self.plan.landmark_rows]
-            landmarks = self._unfitted_map(*key).fit(sample.X[rows])
+            X = sample.X
+            if len(sample) > self.plan.landmark_rows:
+                X = X[np.random.default_rng(self.seed).permutation(len(sample))[: self.plan.landmark_rows]]
+            landmarks = self._unfitted_map(*key).fit(X)
             mapped = clone(projection).set_params(feature_map=FrozenEstimator(landmarks))
             self._projections[key] = landmarks, self.collect(mapped)
         landmarks, statistics = self._projections[key]
