@@ -33,7 +33,7 @@ def public_names(package: str) -> list[str]:
 
 
 WITH_PUBLIC_NAMES = ["datasets", "evaluation", "images", "metrics", "models", "report", "model_selection", "shift"]
-WITH_PUBLIC_NAMES += ["tables"]
+WITH_PUBLIC_NAMES += ["tables", "exchange"]
 # A dictionary has no docstring.
 PUBLIC = [f"unseen.{name}" for name in unseen.__all__] + [
     f"unseen.{package}.{name}" for package in WITH_PUBLIC_NAMES for name in public_names(package) if not name.isupper()

@@ -19,7 +19,7 @@ SOURCE = Path(unseen.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 # Each package may import those before it, and the modules beside the packages.
 PACKAGES = ["linalg", "utils", "report", "metrics", "kernels", "estimators", "model_selection", "tables"]
-PACKAGES += ["shift", "datasets", "models", "evaluation", "images", "explore", "cli"]
+PACKAGES += ["shift", "datasets", "models", "evaluation", "exchange", "images", "explore", "cli"]
 MODULES = {"distributed", "exceptions"}
 LINALG_MODULES = ["_cell_statistics", "_scatters", "_eigenproblem"]  # each may import those before it
 INDEPENDENT = {"report"}  # takes plain values, so that any program may use it: imports utilities only
@@ -71,7 +71,7 @@ from contextlib import redirect_stdout
 from unseen.cli import main
 
 printed = {}
-COMMANDS = "adapt compare diagnose explore fit predict show extract reproduce validate"
+COMMANDS = "adapt aggregate combine compare diagnose explore fit plan predict show extract reproduce validate"
 for command in ["", *COMMANDS.split(), "reproduce vlcs"]:
     sys.argv = ["unseen", *command.split(), "--help"]
     with redirect_stdout(io.StringIO()) as out:

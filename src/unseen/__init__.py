@@ -47,6 +47,7 @@ _SUBMODULES = (
     "distributed",
     "evaluation",
     "exceptions",
+    "exchange",
     "images",
     "metrics",
     "models",

@@ -8,6 +8,8 @@ import typer
 
 from .. import __version__
 from ._adapt import adapt
+from ._aggregate import aggregate
+from ._combine import combine
 from ._compare import compare
 from ._demo import demo
 from ._diagnose import diagnose
@@ -15,6 +17,7 @@ from ._explore import explore
 from ._extract import extract
 from ._fit import fit
 from ._options import Command, CommandGroup
+from ._plan import plan
 from ._predict import predict
 from ._reproduce import reproduce
 from ._show import show
@@ -34,6 +37,7 @@ app = typer.Typer(
 PANELS: dict[str, tuple[Any, ...]] = {
     "Understand the data": (compare, diagnose, explore, extract, sites),
     "Fit and use models": (fit, predict, adapt, show, validate),
+    "Studies without moving rows": (plan, aggregate, combine),
     "Examples and experiments": (demo,),
 }
 for panel, commands in PANELS.items():

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from . import _options as o
 from ._report import add_note, message_console, print_notices, print_result
 from ._show import print_card
@@ -10,9 +15,19 @@ from ._user_methods import select_methods
 
 @o.with_table_options
 def fit(
-    data: o.Data,
+    data: Annotated[list[Path] | None, typer.Argument(metavar="DATA", help=o.DATA_HELP)] = None,
     *,
     request: o.Request,
+    from_files: Annotated[
+        list[Path] | None,
+        o.make_option(
+            o.DATA,
+            "--from",
+            metavar="FILES",
+            show_default="none",
+            help="Fit from these files of unseen aggregate instead of DATA; their plan determines the model.",
+        ),
+    ] = None,
     scale: o.Scale = "standardize",
     methods: o.FitMethods = "auto",
     with_models: o.With = None,
@@ -41,6 +56,11 @@ def fit(
     from ..models import fit as fit_model
     from ..tables import survey_table
 
+    if from_files:
+        _fit_statistics(o.expand_patterns([*from_files, *(data or [])]), output, overwrite, format)
+        return
+    if data is None or len(data) != 1:
+        raise ValueError("Pass one table, folder or quoted pattern as DATA; or --from with files of unseen aggregate.")
     with add_note("Nothing was written."):
         o.check_model_output(output, overwrite)
         all_methods = select_methods(methods, with_models)
@@ -48,7 +68,7 @@ def fit(
         get_metric(metric)  # raises an error for an unknown name before the table is read
         trusted_types = o.parse_names(trusted) or []
         check_storable([method.classifier for method in all_methods if method.own], trusted=trusted_types)
-        source = survey_table(data, request(seed=seed))
+        source = survey_table(data[0], request(seed=seed))
         with o.open_cluster(scheduler) as client:
             model = fit_model(
                 source,
@@ -71,3 +91,16 @@ def fit(
         model.save(output, trusted=trusted_types)
     print_result(model.card, print_card, format=format)
     message_console.print(f"Wrote {output}")
+
+
+def _fit_statistics(files: list[Path], output: Path, overwrite: bool, format: str) -> None:
+    """Fit the models of a study from statistics of its sites."""
+    from ..exchange import fit_statistics
+
+    with add_note("Nothing was written."):
+        o.check_model_output(output, overwrite)
+        model = fit_statistics(files)
+        model.card["command"] = o.current_command()
+        model.save(output)
+    print_result(model.card, print_card, format=format)
+    message_console.print(f"Wrote {output}, with the models without each site. Send it to all sites to validate them.")

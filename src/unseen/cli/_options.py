@@ -21,6 +21,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
+from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -292,6 +293,33 @@ Positive = Annotated[
     make_option(EVALUATION, metavar="LABEL", show_default="the last of both labels", help="Label of the event."),
 ]
 
+Cost = Annotated[
+    str | None,
+    make_option(
+        EVALUATION,
+        metavar="MISS:ALARM",
+        show_default="that of the threshold",
+        help="Cost of a missed event to that of a false alarm in net benefit, such as 5:1.",
+    ),
+]
+Event = Annotated[
+    str, make_option(EVALUATION, metavar="NAME", help="Name of the event in texts.", show_default="the class")
+]
+Unit = Annotated[str, make_option(EVALUATION, metavar="NAME", help="Name of rows in texts.", show_default="rows")]
+TauPrior = Annotated[
+    Literal["none", "empirical"],
+    make_option(EVALUATION, help="Prior on the standard deviation between sites, for few sites."),
+]
+
+# Exchange between sites
+Site = Annotated[
+    str | None,
+    make_option(OUTPUT, metavar="NAME", show_default="the output file up to its first dot", help="Name of the site."),
+]
+SiteOutput = Annotated[
+    Path, make_output_option("--output", "-o", endings=(".json",), help="File of the site to write, ending in .json.")
+]
+
 # Output
 Output = Annotated[
     Path,
@@ -423,6 +451,16 @@ def table_options(
         min_domain_rows=min_domain_rows,
         seed=seed,
     )
+
+
+def name_site(site: str | None, output: Path) -> str:
+    """Return the name of a site: as it is given, or the name of its file up to the first dot."""
+    return output.name.partition(".")[0] if site is None else site
+
+
+def expand_patterns(paths: Iterable[Path]) -> list[Path]:
+    """Return the files of patterns that the shell did not expand, and other names as they are."""
+    return [Path(name) for path in paths for name in (sorted(glob(str(path))) if has_magic(str(path)) else [str(path)])]
 
 
 Request = Any  # a function of `with_options`

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from ..utils.io import check_output_path
 from . import _options as o
@@ -44,21 +44,9 @@ def validate(
     metric: o.Metric = "accuracy",
     threshold: o.Threshold = None,
     positive: o.Positive = None,
-    cost: Annotated[
-        str | None,
-        o.make_option(
-            o.EVALUATION,
-            metavar="MISS:ALARM",
-            show_default="that of the threshold",
-            help="Cost of a missed event to that of a false alarm in net benefit, such as 5:1.",
-        ),
-    ] = None,
-    event: Annotated[
-        str, o.make_option(o.EVALUATION, metavar="NAME", help="Name of the event in texts.", show_default="the class")
-    ] = "",
-    unit: Annotated[
-        str, o.make_option(o.EVALUATION, metavar="NAME", help="Name of rows in texts.", show_default="rows")
-    ] = "",
+    cost: o.Cost = None,
+    event: o.Event = "",
+    unit: o.Unit = "",
     by: Annotated[
         str | None,
         o.make_option(
@@ -68,10 +56,7 @@ def validate(
             help="Columns by whose values all measures are repeated for subgroups, comma-separated.",
         ),
     ] = None,
-    tau_prior: Annotated[
-        Literal["none", "empirical"],
-        o.make_option(o.EVALUATION, help="Prior on the standard deviation between sites, for few sites."),
-    ] = "none",
+    tau_prior: o.TauPrior = "none",
     importance: Annotated[
         bool,
         o.make_option(
@@ -89,6 +74,25 @@ def validate(
             file_okay=False,
             show_default="none",
             help="Write all tables, with the predictions, to CSV files in this folder.",
+        ),
+    ] = None,
+    aggregate: Annotated[
+        Path | None,
+        o.make_output_option(
+            endings=(".json",),
+            show_default="none",
+            help="With --model: write only the results of this site to this .json file, for unseen combine.",
+        ),
+    ] = None,
+    site: o.Site = None,
+    smallest_cell: Annotated[
+        int | None,
+        o.make_option(
+            o.OUTPUT,
+            min=1,
+            metavar="N",
+            show_default="that of the study, or 10",
+            help="Smallest count of rows that --aggregate writes; smaller ones are merged or rounded.",
         ),
     ] = None,
     quiet: o.Quiet = False,
@@ -110,6 +114,9 @@ def validate(
     from ..evaluation import DEFAULT_COMPARISONS
     from ..evaluation import validate as validate_table
 
+    if aggregate is not None:
+        _write_results(data, model, aggregate, o.name_site(site, aggregate), threshold, positive, smallest_cell)
+        return
     check_output_path(None if tables is None else tables / "sites.csv")
     if compare_with == "none" and not with_models:
         others = []
@@ -150,6 +157,29 @@ def validate(
         paths = result.write_tables(tables)
         message_console.print(f"Wrote {len(paths)} files to {tables}")
     print_result(result.to_dict(), show_validation, output, format, result.summary_records)
+
+
+def _write_results(
+    data: Path,
+    model: Path | None,
+    output: Path,
+    site: str,
+    threshold: str | None,
+    positive: str | None,
+    smallest_cell: int | None,
+) -> None:
+    """Write the results of a model on one site."""
+    from ..exchange import score_site
+
+    if model is None:
+        raise ValueError("--aggregate needs --model, the file of the model that all sites validate.")
+    try:
+        number = None if threshold is None else float(threshold)
+    except ValueError:
+        raise ValueError(f"--threshold {threshold} cannot be chosen at one site. Use a number.") from None
+    results = score_site(model, data, site=site, threshold=number, positive=positive, smallest_cell=smallest_cell)
+    results.save(output)
+    message_console.print(f"Wrote {output}. Read it before you send it.")
 
 
 def show_validation(result: dict[str, Any]) -> None:

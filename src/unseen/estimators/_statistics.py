@@ -21,7 +21,9 @@ NUMBER_KINDS = frozenset("biuf")  # kinds of arrays whose elements are numbers
 
 @dataclass(frozen=True)
 class Statistics:
-    """Sufficient statistics of the training samples of a projection; ``a + b`` are the statistics of both sets.
+    """Sufficient statistics of the training samples of a projection.
+
+    ``a + b`` are the statistics of both sets of samples, and ``a - b`` are those of `a` without the domains of `b`.
 
     Attributes
     ----------
@@ -67,6 +69,33 @@ class Statistics:
         shape = len(domains), len(classes)
         cells = self.cells.reindex(rows, columns, shape) + other.cells.reindex(other_rows, other_columns, shape)
         return Statistics(domains, classes, cells)
+
+    def __sub__(self, other: Statistics) -> Statistics:
+        """Return the statistics without all samples of some domains; `other` are the statistics of these domains.
+
+        Classes and domains that have no samples left are dropped.
+        """
+        domains, rows, other_rows = _union(self.domains, other.domains, "sample_domain")
+        classes, columns, other_columns = _union(self.classes, other.classes, "y")
+        shape = len(domains), len(classes)
+        everything = self.cells.reindex(rows, columns, shape)
+        removed = other.cells.reindex(other_rows, other_columns, shape)
+        is_removed = removed.counts.sum(axis=1) > 0
+        if not np.array_equal(everything.counts[is_removed], removed.counts[is_removed]):
+            raise ValueError(
+                "Statistics can be subtracted for whole domains only: the counts of the domains to leave out are not "
+                "those that were added."
+            )
+        counts = np.where(is_removed[:, None], 0, everything.counts)
+        kept_domains, kept_classes = counts.any(axis=1), counts.any(axis=0)
+        cells = np.outer(kept_domains, kept_classes).ravel()
+        remaining = CellStatistics(
+            counts=counts[np.ix_(kept_domains, kept_classes)],
+            means=everything.means[cells],
+            tails=everything.tails[cells],
+            inside=everything.inside - removed.inside,
+        )
+        return Statistics(domains[kept_domains], classes[kept_classes], remaining)
 
     def arrays(self) -> dict[str, Labels]:
         """Return the statistics as plain arrays, for any file format; `from_arrays` is the inverse."""

@@ -7,7 +7,7 @@ comparisons, validations, recommendations and texts are functions of these predi
 
 from ..model_selection import METHODS
 from ._comparison import Comparison, compare, comparison_methods
-from ._measures import MEASURES
+from ._measures import MEASURES, Outcomes, measure_binary, measure_multiclass
 from ._protocol import Protocol, Task, make_tasks
 from ._recommendation import describe_imbalance
 from ._reproduction import (
@@ -20,11 +20,11 @@ from ._reproduction import (
     make_accuracy_table,
     run_synthetic,
 )
-from ._result import ValidationResult
+from ._result import ValidationResult, ValidationSettings
 from ._run import HeldOutPredictions, run
 from ._site_curve import SiteLearningCurve, make_average_candidates, predict_averages, site_learning_curve
 from ._store import Row, Store
-from ._validate import DEFAULT_COMPARISONS, validate, validate_predictions
+from ._validate import DEFAULT_COMPARISONS, check_cost, validate, validate_predictions
 
 __all__ = [
     "METHODS",

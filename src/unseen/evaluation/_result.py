@@ -648,7 +648,8 @@ class ValidationResult(EvaluationResult):
             for name, records in tables.items()
             if records
         }
-        frames["predictions"] = self.predictions.to_polars()
+        if any(row.codes is not None for row in self.rows):
+            frames["predictions"] = self.predictions.to_polars()
         paths = [Path(folder) / f"{name}.csv" for name in frames]
         for path, frame in zip(paths, frames.values(), strict=True):
             with atomic_write(path) as file:

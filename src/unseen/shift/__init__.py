@@ -7,7 +7,7 @@ samples from the source domains. The package imports `linalg`, `kernels`, `table
 
 from ._column_audit import ColumnDiagnosis, Finding, audit_table, diagnose_columns, find_column_notices
 from ._diagnose import Diagnosis, Shift, diagnose, summary_text
-from ._novelty import Novelty, NoveltyResult
+from ._novelty import Novelty, NoveltyResult, embed
 
 __all__ = [
     "ColumnDiagnosis",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -14,8 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..linalg import Array, Moments
-from ..utils.validation import check_domains, encode_domains
+from ..linalg import Array, Ints, Moments
+from ..utils.validation import Labels, check_domains, encode_domains
 
 FAR_RATIO = 1.5  # ratio of a distance to the usual distance above which a batch is far
 N_STANDARD_ERRORS = 3.0  # of a distance, by which a far batch must exceed the limit
@@ -171,17 +172,49 @@ class Novelty(BaseEstimator):
         weights = 1 / np.bincount(codes)[codes]
         rows = random.choice(len(X), size=self.n_components, p=weights / weights.sum())
         self.knots_ = np.einsum("ij,ji->i", X[rows], self.directions_)
-        n_domains = len(self.domains_)
-        self.counts_ = np.bincount(codes)
+        counts = np.bincount(codes)
+        self._compare_sources(counts, (_mean_and_scatter(self._embed(X[codes == s])) for s in range(len(counts))))
+        return self
+
+    @classmethod
+    def from_moments(
+        cls, directions: Array, knots: Array, domains: Labels, counts: Ints, moments: Iterable[tuple[Array, Array]]
+    ) -> Self:
+        """Return a fitted novelty score from the moments of each source domain, without its samples.
+
+        Parameters
+        ----------
+        directions, knots : ndarray of shape (n_features, n_components) and (n_components,)
+            Directions and fixed points, chosen without looking at samples.
+        domains : ndarray of shape (n_domains,)
+            The source domains, in sorted order.
+        counts : ndarray of shape (n_domains,)
+            Numbers of samples.
+        moments : iterable of (ndarray of shape (n_components,), ndarray of shape (n_components, n_components))
+            For each domain the mean of its embedded samples, and their scatter about it.
+
+        Returns
+        -------
+        novelty : Novelty
+            The fitted estimator.
+        """
+        novelty = cls(n_components=len(knots))
+        novelty.n_features_in_ = len(directions)
+        novelty.directions_, novelty.knots_, novelty.domains_ = directions, knots, domains
+        novelty._compare_sources(counts, moments)
+        return novelty
+
+    def _compare_sources(self, counts: Ints, moments: Iterable[tuple[Array, Array]]) -> None:
+        """Compute the distances between the source domains from their means and scatters."""
+        n_domains = len(counts)
+        self.counts_ = counts
         self.means_ = np.empty((n_domains, self.n_components))
         traces = np.full(n_domains, np.nan)
         self.shape_ = np.zeros((self.n_components, self.n_components))
-        for s, count in enumerate(self.counts_):
-            embedded = self._embed(X[codes == s])
-            self.means_[s] = embedded.mean(axis=0)
+        for s, (count, (mean, scatter)) in enumerate(zip(counts.tolist(), moments, strict=True)):
+            self.means_[s] = mean
             if count > 1:
-                embedded -= self.means_[s]
-                covariance = embedded.T @ embedded / (count - 1)
+                covariance = scatter / (count - 1)
                 traces[s] = np.trace(covariance)
                 if traces[s] > 0:  # normalized, so that wide domains do not dominate
                     self.shape_ += covariance / (traces[s] * n_domains)
@@ -194,7 +227,6 @@ class Novelty(BaseEstimator):
         self.resolution_ = max(
             _largest_without_outliers(np.array([resolution for *_, resolution in nearest])), rounding
         )
-        return self
 
     def moments(self, X: Any) -> Moments:
         """Return the moments of samples; those of several pieces can be added.
@@ -290,8 +322,7 @@ class Novelty(BaseEstimator):
 
     def _embed(self, X: Array) -> Array:
         """Return the square roots of the distances from the fixed points along the directions."""
-        features = np.clip(X, -MAX_VALUE, MAX_VALUE) @ self.directions_ - self.knots_
-        return np.sqrt(np.abs(features, out=features), out=features)
+        return embed(X, self.directions_, self.knots_)
 
     def _exceeds_new_source(self, mean: Array) -> bool:
         """Whether a batch is farther from the center of the sources than one more source is likely to be.
@@ -329,6 +360,18 @@ class Novelty(BaseEstimator):
         noise_variance = 2 * noise**2 * float(np.square(self.shape_).sum())
         error = np.sqrt(4 * noise * float(step @ self.shape_ @ step) + noise_variance)
         return float(step @ step - noise), float(error), float(noise_variance**0.25)
+
+
+def embed(X: Array, directions: Array, knots: Array) -> Array:
+    """Return the square roots of the distances of samples from fixed points along directions."""
+    features = np.clip(X, -MAX_VALUE, MAX_VALUE) @ directions - knots
+    return np.sqrt(np.abs(features, out=features), out=features)
+
+
+def _mean_and_scatter(embedded: Array) -> tuple[Array, Array]:
+    mean = embedded.mean(axis=0)
+    embedded -= mean
+    return mean, embedded.T @ embedded
 
 
 def _nearest_mixture(points: Array) -> Array:
