@@ -336,7 +336,7 @@ class ValidationResult(EvaluationResult):
                 record |= {f"rows_{name}": count for name, count in counts.items()}
             row = self._reported.get(site)
             record |= {
-                "missing_share": float(np.isnan(self.table.X[rows]).mean()) if self.columns else None,
+                "missing_share": float(np.isnan(self.table.X[rows]).mean()) if self.table.X.shape[1] else None,
                 "few_events": min(counts.values()) < FEW_EVENTS,
                 "threshold": _threshold(row) if row and self.is_binary else None,
                 "model": row.settings.get("model", row.method) if row else "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,9 +14,10 @@ from .. import __version__
 from ..evaluation import HeldOutPredictions, Row, Task, ValidationResult, ValidationSettings, check_cost
 from ..linalg import Array
 from ..metrics import Estimate
-from ..model_selection import Forecast, forecast
-from ..models import Model, forecast_to_dict, load_model
+from ..model_selection import Forecast, describe_expected_performance, forecast
+from ..models import Model, load_model
 from ..tables import Column, Schema, Table, format_count
+from ..utils.io import plain_values
 from ._files import ExchangeError, check_different_sites
 from ._fit import EXCHANGE, StudyModels, identify, with_setting
 from ._results import ModelResults, SiteResults, outcomes_of_bins, with_interval
@@ -293,5 +294,6 @@ def _select_model(
         "rows": {site.site: int(site.counts.sum()) for site in sites},
     }
     card = {key: value for key, value in chosen.card.items() if key not in (EXCHANGE, "sha256")}
-    card |= {"scores": scores, "expected_performance": forecast_to_dict(expected), "command": command}
+    card |= {"scores": scores, "command": command}
+    card["expected_performance"] = {**plain_values(asdict(expected)), "text": describe_expected_performance(expected)}
     return replace(chosen, card=card)

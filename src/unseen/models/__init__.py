@@ -15,7 +15,7 @@ from ._fit import (
     refit_selected,
 )
 from ._model import RESULT_ENDINGS, Model, ModelFileError, TablePredictions
-from ._model_card import forecast_to_dict, quote_label, summarize_card
+from ._model_card import quote_label, summarize_card
 from ._model_file import check_storable, load_model, read_card, save_model
 from ._table_model import TableModel
 
