@@ -11,12 +11,11 @@ from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
-from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import SmallBatchError
-from ..kernels import check_memory, median_squared_distance, parse_multiple, squared_distances
+from ..kernels import Kernel, check_memory, median_squared_distance, parse_multiple, squared_distances
 from ..linalg import Array, Ints, Membership, check_squares, largest_entry
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters, reset_fitted_attributes
 from ..utils.validation import (
@@ -26,8 +25,8 @@ from ..utils.validation import (
     require_named_domains,
 )
 from ._domain_centering import warn_about_labels
+from ._feature_space import map_in_blocks
 
-BLOCK_ENTRIES = 2**22  # kernel values computed at a time: 32 MiB
 MIN_ROWS = 2  # the distribution of one row is the row itself
 EPS = float(np.finfo(float).eps)
 # Squared distances between embeddings are sums of n rounded kernel values of the size of one.
@@ -300,12 +299,10 @@ class MarginalTransferClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
             distances = np.maximum(own + self._similarities.diagonal() - 2 * others, 0.0)[0]
         weights = np.exp(-self.domain_gamma_ * distances)[self._domain]
         coef = weights[:, None] * self.dual_coef_
-        scores = np.empty((len(batch), coef.shape[1]))
-        for rows in gen_batches(len(batch), max(1, BLOCK_ENTRIES // len(self.X_fit_))):
-            K = squared_distances(batch[rows], self.X_fit_)
-            K *= -self.gamma_
-            scores[rows] = np.exp(K, out=K) @ coef
-        return scores
+        kernel = Kernel(gamma=self.gamma_)
+        return map_in_blocks(
+            lambda rows: kernel.evaluate(rows, self.X_fit_) @ coef, batch, coef.shape[1], len(self.X_fit_)
+        )
 
     def _set_domain_gamma(self, distances: Array) -> None:
         """Store squared distances between embeddings, and the coefficient of their kernel."""
@@ -340,9 +337,8 @@ def _similarities(X: Array, shares: Array, Y: Array, other_shares: Array, gamma:
 
     Distances between embeddings do not change if a constant is added to the kernel.
     """
-    total = np.zeros((shares.shape[1], other_shares.shape[1]))
-    for rows in gen_batches(len(X), max(1, BLOCK_ENTRIES // len(Y))):
-        K = squared_distances(X[rows], Y)
-        K *= -gamma
-        total += shares[rows].T @ (np.expm1(K, out=K) @ other_shares)
-    return total
+    kernel = Kernel(gamma=gamma)
+    sums = map_in_blocks(
+        lambda rows: kernel.evaluate_for_centering(rows, Y) @ other_shares, X, other_shares.shape[1], len(Y)
+    )
+    return shares.T @ sums

@@ -541,15 +541,14 @@ def make_problem(projection: Projection, counts: Ints, size: float) -> Projectio
     `size` is the Frobenius norm of the centered kernel matrix, which the unit "scale" of the ridge refers to.
     """
     ridge = projection.ridge
+    n_components = projection.n_components
     if isinstance(ridge, str):
         ridge = parse_multiple(ridge, "scale", "ridge") * (RIDGE_SCALE * size) ** projection._ridge_power
     return ProjectionProblem(
         scatter_problem=projection._scatter_problem(counts, float(ridge)),
         counts=counts,
         invariance=sum(projection._weight(parameter, counts) for parameter in projection._invariance_weights),
-        n_components=projection.n_components,
-        default_components=projection._default_components(counts),
-        scaling=projection.scaling,
+        max_components=projection._default_components(counts) if n_components is None else n_components,
         estimator=projection,
     )
 

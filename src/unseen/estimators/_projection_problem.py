@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -50,12 +50,8 @@ class ProjectionProblem:
         Number of samples of each class in each domain.
     invariance : float
         Sum of the weights of the terms that penalize differences between domains.
-    n_components : int or None
-        Number of components that the user requested.
-    default_components : int or None
-        Number of components if `n_components` is None; None keeps all.
-    scaling : {"paper", "unit_norm"}
-        Length of the components.
+    max_components : int or None
+        Number of components to keep; None keeps all.
     estimator : Projection
         The estimator, whose parameters error messages state.
     """
@@ -63,9 +59,7 @@ class ProjectionProblem:
     scatter_problem: ScatterProblem
     counts: Ints
     invariance: float
-    n_components: int | None
-    default_components: int | None
-    scaling: Literal["paper", "unit_norm"]
+    max_components: int | None
     estimator: Any
 
     @property
@@ -77,11 +71,6 @@ class ProjectionProblem:
     def ridge(self) -> float:
         """The ridge as a number."""
         return self.scatter_problem.ridge
-
-    @property
-    def max_components(self) -> int | None:
-        """Number of components to keep; None keeps all."""
-        return self.default_components if self.n_components is None else self.n_components
 
     def whiten(self, spectrum: Spectrum) -> tuple[Spectrum, WhitenedProblem]:
         """Reduce the eigenproblem to cell space; the result does not depend on the weights of the penalties.
@@ -128,15 +117,16 @@ class ProjectionProblem:
     def select_components(self, solution: Solution, X: Any = None) -> Solution:
         """Keep the requested components, and fix their scale and sign; `X` are the samples that they weigh, if any."""
         n_available = len(solution.eigenvalues)
-        if self.n_components is not None and self.n_components > n_available:
+        requested = self.estimator.n_components
+        if requested is not None and requested > n_available:
             warn(
-                f"n_components={self.n_components}, but only {n_available} carry information and are kept: the "
+                f"n_components={requested}, but only {n_available} carry information and are kept: the "
                 f"numerator of {self.name} has numerical rank {n_available} on these data, and further "
                 "components would be amplified noise.",
                 FewerComponentsWarning,
             )
         leading = solution.keep_leading(self.max_components)
-        return leading.scale(self.scaling).orient(self.counts, X)
+        return leading.scale(self.estimator.scaling).orient(self.counts, X)
 
     def _solve_in_krylov_spaces(
         self, K: Array, membership: Membership, precision: float

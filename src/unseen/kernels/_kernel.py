@@ -15,7 +15,6 @@ from sklearn.metrics.pairwise import euclidean_distances, pairwise_kernels
 from sklearn.utils import gen_batches
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import row_norms
-from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import validate_data
 
 from ..linalg import Array, check_gram_norm, check_squares, largest_entry, norm, product
@@ -77,17 +76,6 @@ def squared_distances(X: Any, Y: Any = None) -> Array:
     return D
 
 
-def _variance(X: Any) -> float:
-    """Return the variance of all entries without cancellation, or 0 if it consists of rounding errors."""
-    check_squares(largest_entry(X))
-    if sparse.issparse(X):
-        means, variances = mean_variance_axis(X.tocsr(), axis=0)
-        variance = variances.mean() + means.var()  # within and between columns
-    else:
-        variance = X.var()
-    return float(variance) if variance > (16 * np.finfo(X.dtype).eps * X.mean()) ** 2 else 0.0
-
-
 def median_squared_distance(X: Any) -> float:
     """Return the median of the squared distances between different rows, or 1 if all rows are equal.
 
@@ -111,10 +99,9 @@ def median_squared_distance(X: Any) -> float:
 KERNELS = ("cosine", "laplacian", "linear", "poly", "polynomial", "precomputed", "rbf", "sigmoid")
 DIAGONAL_ROWS = 64  # rows of a block of which the kernel matrix is evaluated for its diagonal
 KERNEL_PARAMETERS = """\
-gamma : float, "median", "scale", a multiple such as "0.1*median", or None, default="median"
+gamma : float, "median", a multiple such as "0.1*median", or None, default="median"
     Kernel coefficient, with scikit-learn's meaning. "median" is, for "rbf", one over the median of the squared
-    distances between samples; for other kernels it is None, scikit-learn's default for the kernel. "scale" is
-    ``1 / (n_features * X.var())``.
+    distances between samples; for other kernels it is None, scikit-learn's default for the kernel.
 degree : float, default=3
     Degree of the polynomial kernel.
 coef0 : float, default=1
@@ -156,8 +143,6 @@ class Kernel:
         gamma = self.gamma
         if callable(self.kernel) or self.is_precomputed:
             gamma = None
-        elif is_multiple(gamma, "scale"):
-            gamma = parse_multiple(str(gamma), "scale", "gamma") / (X.shape[1] * _variance(X) or 1.0)
         elif isinstance(gamma, str):
             multiple = parse_multiple(gamma, "median", "gamma")
             gamma = multiple / median_squared_distance(X) if self.kernel == "rbf" else None
