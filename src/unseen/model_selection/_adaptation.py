@@ -332,7 +332,7 @@ class AdaptationPlan:
         level = OFFSETS if is_safe else AS_IS
         reason = (
             f"With {n_labels} labels: {LEVELS[level]}. {LEVELS[OFFSETS].capitalize()} have an "
-            f"expected gain in accuracy of {100 * accuracy.mean:+.1f} points (90% prediction interval "
+            f"expected change in accuracy of {100 * accuracy.mean:+.1f} points (90% prediction interval "
             f"{100 * accuracy.low:+.1f} to {100 * accuracy.high:+.1f}) and in log loss of {-log_loss.mean:+.3f} "
             f"({-log_loss.high:+.3f} to {-log_loss.low:+.3f}), from {accuracy.n_domains} held-out domains."
         )
@@ -539,9 +539,10 @@ def _fit_level(
     if tests_features:
         feature_std, gains = cross_validate_features(P, codes, plan.prior, features)
         if requested == FEATURES or gains.mean() > standard_error(gains):
+            comparison = "" if gains.mean() > 0 else ", which is worse than class offsets alone"
             reason = (
                 f"With {n} labels: {LEVELS[FEATURES]}. In cross-validation on the labels, effects of features change "
-                f"the log loss by {-gains.mean():+.3f}."
+                f"the log loss by {-gains.mean():+.3f}{comparison}."
             )
             return Decision(FEATURES, reason), fit_adjustment(P, codes, plan.prior, features, feature_std)
     return decision, None if decision.level == AS_IS else fit_adjustment(P, codes, plan.prior)
