@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from importlib import import_module
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,9 +201,9 @@ def fit(
     requested = parse_methods(methods if isinstance(methods, list) else [methods])
     is_ensemble = len(expand_methods(requested)) > 1
     expand_methods(requested, transductive=transductive)  # raises for transductive methods that are not allowed
-    if feature_map not in get_args(FeatureMap):
+    if feature_map not in EXACT_BY_FEATURE_MAP:
         raise ParameterError(
-            "feature_map", f"feature_map must be one of {', '.join(get_args(FeatureMap))}; got {feature_map!r}."
+            "feature_map", f"feature_map must be one of {', '.join(EXACT_BY_FEATURE_MAP)}; got {feature_map!r}."
         )
     scoring = get_metric(metric).scoring
     options = TableOptions(

@@ -93,19 +93,14 @@ def save_model(
     >>> copy.card["method"]
     'kfda'
     """
-    skops = optional_import("skops.io", "Saving a model")
     path = Path(path)
     names = _type_names(trusted)
     stored = copy_for_file(model)
+    payload, foreign = _dump(stored, names)
     try:  # a model that `load_model` would reject is not written
-        payload = skops.dumps(stored)
-        foreign = check_structure(payload, names)
-        _require_trusted(foreign, names)
         check_estimators(stored, names)
         _check_payload_size(len(payload))
-    except ModelFileError:
-        raise
-    except Exception as error:  # skops raises many types of errors for what it cannot store
+    except Exception as error:  # of forged or incomplete estimators
         raise ModelFileError(f"This model cannot be stored: {error}.") from error
     header = {
         "format": FORMAT,
@@ -142,9 +137,7 @@ def check_storable(classifiers: Iterable[Any], *, trusted: Iterable[str | type] 
     trusted : iterable of str or type, default=()
         Types that may be stored beyond those of :func:`unseen.load_model`.
     """
-    skops = optional_import("skops.io", "Saving a model")
     X = np.random.default_rng(0).normal(size=(40, 4))
-    foreign: set[str] = set()
     for classifier in classifiers:
         tried = clone(classifier)
         try:
@@ -152,12 +145,19 @@ def check_storable(classifiers: Iterable[Any], *, trusted: Iterable[str | type] 
                 tried.fit(X, np.arange(40) % 2)
         except Exception:  # a classifier of the user may need other columns than these
             tried = classifier
-        try:
-            payload = skops.dumps(copy_for_file(tried))
-            foreign.update(check_structure(payload, trusted=check_structure(payload)))  # also those inside of others
-        except Exception as error:  # skops raises many types of errors for what it cannot store
-            raise ModelFileError(f"This model cannot be stored: {type(classifier).__name__}: {error}") from error
-    _require_trusted(sorted(foreign), _type_names(trusted))
+        _dump(copy_for_file(tried), _type_names(trusted))
+
+
+def _dump(stored: Any, trusted: Collection[str]) -> tuple[bytes, list[str]]:
+    """Store a model as bytes; return them with the names of the trusted types that it needs."""
+    skops = optional_import("skops.io", "Saving a model")
+    try:
+        payload = skops.dumps(stored)
+        foreign = check_structure(payload, trusted)
+    except Exception as error:  # skops raises many types of errors for what it cannot store
+        raise ModelFileError(f"This model cannot be stored: {type(stored).__name__}: {error}.") from error
+    _require_trusted(foreign, trusted)
+    return payload, foreign
 
 
 def _require_trusted(foreign: Iterable[str], trusted: Collection[str]) -> None:
@@ -254,7 +254,6 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str | type] = 
     names = _type_names(trusted)
     card, payload = _read(path, with_payload=True)
     skops = optional_import("skops.io", "Loading a model")
-    exceptions = optional_import("skops.io.exceptions", "Loading a model")
     written_version = card.get("scikit-learn")
     installed_version = sklearn.__version__
     remedy = f"pip install 'scikit-learn=={written_version}', or fit the model again."
@@ -268,8 +267,6 @@ def load_model(path: str | os.PathLike[str], *, trusted: Iterable[str | type] = 
         _check_predicts(model)
     except ModelFileError:
         raise
-    except exceptions.UntrustedTypesFoundException as error:
-        raise ModelFileError(f"{path}: refused: {error}") from error
     except Exception as error:  # skops and scikit-learn raise many types of errors for altered files
         reason = f"{path}: the model in it cannot be rebuilt ({type(error).__name__}: {error})."
         if written_version != installed_version:

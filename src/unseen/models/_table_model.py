@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 
@@ -97,11 +98,6 @@ class TableModel:
 
 
 INTERCEPT = "(intercept)"
-ONLY_LOGISTIC = "Coefficients exist only for a model that consists of one logistic regression of the columns"
-MIN_SLOPE = 1e-9
-N_PROBES = 20  # points at which predictions are compared with those of the coefficients
-LINEAR_TOLERANCE = 1e-6
-SMALLEST = float(np.finfo(float).tiny)  # of probabilities, so that logarithms are finite
 
 
 @dataclass(frozen=True)
@@ -129,46 +125,48 @@ class Term:
 
 def list_coefficients(model: TableModel, schema: Schema) -> list[dict[str, Any]]:
     """List intercept and coefficients; see :meth:`unseen.models.Model.coefficients`."""
+    intercepts, slopes = _log_odds(model)
     terms = list(_list_terms(model.preprocessor, schema))
-    intercepts, slopes = _measure_slopes(model, len(terms))
-    coefficients = slopes / np.array([[term.scale] for term in terms])
-    intercepts = intercepts - np.array([term.center for term in terms]) @ coefficients
-    rows = []
-    for k, label in enumerate(model.classes_[1:].tolist()):
-        values = zip([Term(None, INTERCEPT), *terms], [intercepts[k], *coefficients[:, k]], strict=True)
-        rows += [
-            {
-                "class": label,
-                "column": term.column,
-                "term": term.term,
-                "coefficient": float(value),
-                "if_missing": term.if_missing,
-            }
-            for term, value in values
-        ]
-    return rows
+    coefficients = slopes / np.array([term.scale for term in terms])
+    intercepts = intercepts - coefficients @ np.array([term.center for term in terms])
+    return [
+        {
+            "class": label,
+            "column": term.column,
+            "term": term.term,
+            "coefficient": float(value),
+            "if_missing": term.if_missing,
+        }
+        for label, intercept, values in zip(model.classes_[1:].tolist(), intercepts, coefficients, strict=True)
+        for term, value in zip([Term(None, INTERCEPT), *terms], [intercept, *values], strict=True)
+    ]
 
 
-def _measure_slopes(model: TableModel, n_features: int) -> tuple[Array, Array]:
-    """Log odds of each class against the first at the origin, and their slopes along each prepared feature.
+def _log_odds(model: TableModel) -> tuple[Array, Array]:
+    """Intercepts (C - 1,) and slopes (C - 1, n) of the log odds of each class against the first.
 
-    They are read off the predictions, which include calibration, and which must be those of a linear function.
+    The inverse temperatures multiply the decision values, class offsets and effects of features are added to them, and
+    the ratio of class frequencies multiplies the odds.
     """
-
-    def log_odds(points: Array) -> Array:
-        P = np.maximum(model.ensemble.predict_proba(points), SMALLEST)
-        return np.log(P[:, 1:]) - np.log(P[:, :1])
-
-    if model.transductive or model.prepare(np.zeros((1, model.preprocessor.n_features_in_))).shape[1] != n_features:
-        raise ValueError(f"{ONLY_LOGISTIC}. Fit with methods='logistic'.")
-    [intercepts] = log_odds(np.zeros((1, n_features)))
-    steps = np.ones(n_features)
-    for _ in range(2):  # with steps that change the log odds by about 1, slopes have the most digits
-        slopes = (log_odds(np.diag(steps)) - intercepts) / steps[:, None]
-        steps = 1 / np.maximum(np.abs(slopes).max(axis=1), MIN_SLOPE)
-    points = np.random.default_rng(0).normal(size=(N_PROBES, n_features)) * steps / np.sqrt(n_features)
-    if not np.allclose(log_odds(points), intercepts + points @ slopes, rtol=LINEAR_TOLERANCE, atol=LINEAR_TOLERANCE):
-        raise ValueError(f"{ONLY_LOGISTIC}. Fit with methods='logistic'.")
+    ensemble = model.ensemble
+    classifier = ensemble.members_[0][-1]
+    if len(ensemble.members_) > 1 or len(ensemble.members_[0]) > 1 or not isinstance(classifier, LogisticRegression):
+        raise ValueError(
+            "Coefficients exist only for a model that consists of one logistic regression of the columns. Fit with "
+            "methods='logistic'."
+        )
+    factor = ensemble.inverse_temperature * ensemble.inverse_temperatures[0]
+    slopes = factor * classifier.coef_
+    intercepts = factor * classifier.intercept_
+    if len(slopes) > 1:  # with two classes, decision values are those of the second class against the first
+        slopes = slopes[1:] - slopes[0]
+        intercepts = intercepts[1:] - intercepts[0]
+    if ensemble.calibration_offsets is not None:
+        intercepts = intercepts + ensemble.calibration_offsets[1:] - ensemble.calibration_offsets[0]
+    if ensemble.prior_ratio is not None:
+        intercepts = intercepts + np.log(ensemble.prior_ratio[1:] / ensemble.prior_ratio[0])
+    if ensemble.feature_effects is not None:
+        slopes = slopes + (ensemble.feature_effects[:, 1:] - ensemble.feature_effects[:, :1]).T
     return intercepts, slopes
 
 
