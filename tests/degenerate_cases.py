@@ -35,6 +35,11 @@ class Case:
         return 1e-6 if self.X.dtype == np.float32 else 0.0
 
     @property
+    def is_large(self) -> bool:
+        """Whether matrices of its samples are too large for 50 digits."""
+        return len(self.y) > 100
+
+    @property
     def magnitude(self) -> int:
         """How many more digits its settings and the size of its samples ask of an oracle."""
         sizes = [abs(np.log10(v)) for v in self.settings.values() if v]
@@ -163,4 +168,6 @@ CASES: dict[str, Callable[[], Case]] = {
     "ridge 0": lambda: of(ordinary().X, settings={"ridge": 0}),
     "ridge 1e-300": lambda: of(ordinary().X, settings={"ridge": 1e-300}),
     "ridge 1e300": lambda: of(ordinary().X, settings={"ridge": 1e300}),
+    "500 classes": lambda: many(3, 500, 700),
+    "200 domains": lambda: many(200, 3, 400),
 }

@@ -13,7 +13,7 @@ from sklearn.linear_model._base import LinearClassifierMixin
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from ..linalg import Array, Ints, Membership, check_squares, largest_entry
 from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
@@ -158,24 +158,6 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         self.domain_coef_ = offset_scale * weights[:, 1:].swapaxes(0, 1)
         self.domain_intercept_ = offset_scale * intercepts[:, 1:].T
         return self
-
-    def decision_function(self, X: Any) -> Array:
-        """Signed distance to the shared hyperplanes, up to scale.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Samples of a domain that was not seen.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
-            One column per class; with two classes, one score, positive for the second.
-        """
-        check_is_fitted(self, "coef_")
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        scores = X @ self.coef_.T + self.intercept_
-        return scores[:, 0] if len(self.classes_) == 2 else scores
 
 
 def augment_by_domain(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats
 from sklearn.utils import gen_batches
 
-from ..linalg import Array, Ints, Membership
+from ..linalg import Array, Ints, Membership, prior_normalized_contrast
 
 BATCH_ENTRIES = 2**20  # weights in one matrix product: large enough for speed, small compared with the Gram matrix
 # Relative to the total variance. Permutations this close to the data are ties, which count against significance.
@@ -73,12 +73,10 @@ def run_kernel_test(gram: Array, membership: Membership, labels: Ints) -> Permut
     counts = membership.counts
     n_domains, n_classes = counts.shape
     is_present = counts > 0
-    n_present = is_present.sum(axis=0)
     classes = membership.cell % n_classes
-    # Weights of the samples of each cell in the shift of each domain, which are the columns: the paper's L, eq. (12).
-    deviations = np.eye(n_domains)[:, None] - (is_present / n_present).T
-    weights = deviations / (np.maximum(counts, 1)[:, :, None] * n_classes * np.sqrt(n_domains))
-    weights = weights.reshape(-1, n_domains)
+    # Weights of the samples of each cell in the shift of each domain, which are the columns.
+    weights = np.zeros((counts.size, n_domains))
+    weights[is_present.ravel()] = prior_normalized_contrast(counts) / counts[is_present][:, None]
     scatter = np.empty(labels.shape[1])
     for batch in gen_batches(labels.shape[1], max(1, BATCH_ENTRIES // (len(labels) * n_domains))):
         V = weights[labels[:, batch] * n_classes + classes[:, None]].reshape(len(labels), -1)
@@ -89,7 +87,7 @@ def run_kernel_test(gram: Array, membership: Membership, labels: Ints) -> Permut
     variances = [(np.trace(K) - K.sum() / len(K)) / max(len(K) - 1, 1) for K in blocks]
     squares = (weights**2).sum(axis=1).reshape(counts.shape) * counts
     # Kernel variance of all samples, with equal weights of classes and of domains within a class.
-    w = 1 / (n_classes * n_present[classes] * counts.ravel()[membership.cell])
+    w = 1 / (n_classes * is_present.sum(axis=0)[classes] * counts.ravel()[membership.cell])
     total = max(0.0, float(w @ np.diagonal(gram) - w @ gram @ w))
     return PermutationResult(scatter, chance=float(squares.sum(axis=0) @ variances), total=total)
 
