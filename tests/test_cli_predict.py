@@ -144,7 +144,7 @@ def test_columns_are_found_by_name_whatever_their_order_and_company(home, tmp_pa
     code, text = unseen("predict", home / "plain.unseen", tmp_path / "shuffled.csv", "-o", tmp_path / "a.csv")
     assert code == 0
     assert "1 column of shuffled.csv not used: mood." in text
-    assert "Set the parameter domain to site to distinguish domains" in text
+    assert "Set --domain to site to distinguish domains" in text
     unseen("predict", home / "plain.unseen", home / "new.csv", "-o", tmp_path / "b.csv")
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
 

@@ -45,7 +45,7 @@ def test_a_table_gives_a_plain_summary_a_report_and_tables(trials):
     assert code == 0, text
     for words in ("What to expect at a new site", "When not to trust it", "AUC (c-statistic)", "on 6 sites"):
         assert words in text
-    assert "The event is 'yes', the last of both classes in sorted order; the parameter positive changes it." in text
+    assert "The event is 'yes', the last of both classes in sorted order; --positive changes it." in text
     assert "For your colleagues" in (trials.parent / "r.html").read_text(encoding="utf-8")
     assert (trials.parent / "tables" / "measures.csv").exists()
 

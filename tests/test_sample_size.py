@@ -73,8 +73,8 @@ def test_an_interval_says_something_if_it_leaves_out_half_of_the_range(low, high
     [
         (1, 0.0, "One held-out domain is too few for a prediction interval; at least 3 are needed"),
         (2, 0.1, "2 held-out domains are too few for a prediction interval; at least 9 are needed"),
-        (4, 0.1, "a standard deviation of 0.10, so that a 95% prediction interval of ±0.25 needs 9 domains"),
-        (4, 0.2, "so that it is wider than ±0.25 for any number of domains"),
+        (4, 0.1, "A 95% prediction interval of ±0.25 needs 9 domains: the scores of 4 held-out domains have"),
+        (4, 0.2, "A 95% prediction interval is wider than ±0.25 for any number of domains"),
     ],
 )
 def test_where_there_is_no_interval_the_reason_names_the_number_of_domains(n_domains, spread, says):

@@ -269,7 +269,7 @@ def test_classes_are_validated_against_all_others(three_classes):
     assert record["value"] == log_loss(y, own.probabilities, [0, 1, 2]).value
     names = {(one["measure"], one["class"]) for one in three_classes.summary_records}
     assert {("auc", 0), ("calibration_slope", 1), ("observed_expected", 2), ("log_loss", None)} <= names
-    assert "Take one row of the class" in three_classes.to_html()
+    assert "one of another class, the model gives the first" in three_classes.to_html()
     json.dumps(three_classes.to_dict(), allow_nan=False)
 
 
@@ -503,7 +503,7 @@ def test_net_benefit_has_the_stated_costs():
     flagged = p[rows] >= stated.rows[0].threshold
     expected = (np.sum(flagged & y[rows]) - 0.25 * np.sum(flagged & ~y[rows])) / rows.sum()
     assert record["value"] == pytest.approx(expected)
-    assert "a missed event counts 4.0 times a false alarm" in str(stated)
+    assert "a missed event counts 4.0 times as much as a false alarm" in str(stated)
     assert "flagging nobody" in str(stated)
     assert "flagging everybody" in str(stated)
     with pytest.raises(ValueError, match="cost='cheap' is not allowed"):

@@ -135,7 +135,7 @@ def test_an_oracle_and_a_single_kind_get_no_verdict():
     assert make_verdict(results, "oracle").headline.startswith("No verdict")
     alone = make_verdict(make_results({"logistic": near(0.6)}))
     assert alone.intervals == {}
-    assert alone.headline.startswith("There is nothing to compare")
+    assert alone.headline.startswith("Invariant and plain methods are not compared")
     assert alone.recommendation.method == "logistic"
 
 
@@ -251,7 +251,7 @@ def test_a_recommendation_that_needs_a_batch_says_so():
 
 def test_a_model_that_hardly_beats_the_majority_is_pointed_out():
     found = make_verdict(make_results({"auto": near(0.7), "majority": near(0.69)}))
-    assert "Always predicting the most frequent class has 70.0%" in found.sentences[-1]
+    assert "Always predicting the most frequent class has an accuracy of 70.0%" in found.sentences[-1]
     assert "balanced_accuracy" in found.sentences[-1]
     assert not make_verdict(make_results({"auto": near(0.8), "majority": near(0.6)})).sentences
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from . import _options as o
-from ._report import print_lines, print_result, save_figure, show_columns, write_text
+from ._report import name_options, print_lines, print_result, save_figure, show_columns, write_text
 
 
 @o.with_table_options
@@ -60,7 +60,7 @@ def diagnose(
         save_figure(diagnosis.plot(), figure)
 
     def show(summary: dict[str, Any]) -> None:
-        print_lines([summary_text(summary)])
+        print_lines([name_options(summary_text(summary))])
         if columns:
             show_columns(table.describe_columns())
 

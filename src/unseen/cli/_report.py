@@ -10,6 +10,7 @@ import errno
 import io
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -190,16 +191,21 @@ def _notes(error: BaseException) -> list[str]:
 def describe_error(error: Exception) -> str:
     """Return the message of an error, which names the option of the parameter at fault."""
     if not isinstance(error, ParameterError):
-        return str(error)
+        return name_options(str(error))
     name = {"preprocess": "scale"}.get(error.parameter, error.parameter)  # the only option of another name
     option = f"--{name.replace('_', '-')}"
     return f"{option}{error.message.removeprefix(error.parameter)}"
 
 
+def name_options(text: str) -> str:
+    """Name the options of the command line instead of parameters of Python."""
+    return re.sub(r"\bthe\s+parameter\s+(\w+)", lambda match: f"--{match[1].replace('_', '-')}", text)
+
+
 def print_notices(lines: Iterable[str]) -> None:
     """Print assumptions and omissions to standard error."""
     for line in lines:
-        message_console.print(Text.assemble(("Note: ", "bold"), escape_controls(line)))
+        message_console.print(Text.assemble(("Note: ", "bold"), escape_controls(name_options(line))))
 
 
 def print_result(

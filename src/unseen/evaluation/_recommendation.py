@@ -312,7 +312,7 @@ def make_verdict(results: ComparisonResults, selection: str = "domain") -> Verdi
     differences = {label: results.mean_interval(*pair) for label, pair in sides.items()}
     intervals = {label: interval for label, interval in differences.items() if interval is not None}
     sentences = [f"{label}: {interval.text}." for label, interval in intervals.items()]
-    headline = "There is nothing to compare: that takes an invariant method and a plain classifier."
+    headline = "Invariant and plain methods are not compared: that needs at least one of each."
     decision = "none"
     if invariance := differences["Invariant against plain"]:
         decision = ("none", "invariant", "plain")[invariance.sign]
@@ -330,7 +330,8 @@ def make_verdict(results: ComparisonResults, selection: str = "domain") -> Verdi
         majority = results.mean_score(MAJORITY)
         if recommendation.expected - majority < MIN_GAIN_OVER_MAJORITY:
             score = format_score(results.metric, majority)
-            sentences.append(f"Always predicting the most frequent class has {score}. {BALANCED_ACCURACY_ADVICE}")
+            advice = f"has an accuracy of {score}. {BALANCED_ACCURACY_ADVICE}"
+            sentences.append(f"Always predicting the most frequent class {advice}")
     return Verdict(decision, headline, sentences, intervals, results.metric, recommendation)
 
 

@@ -153,8 +153,7 @@ def collect_facts(result: ValidationResult) -> Facts:
         "n_sites": n_sites,
         "n_others": n_sites - 1,
         "n_rows": f"{n_rows:,}",
-        "smallest": f"{min(sizes):,}",
-        "largest": f"{max(sizes):,}",
+        "site_sizes": _describe_sizes(sizes, result.unit),
         "size": f"{n_rows:,} {result.unit} from {sites}",
         "event_count": "",
         "event_share": "",
@@ -182,6 +181,13 @@ def collect_facts(result: ValidationResult) -> Facts:
         **_describe_development(result, n_rows - max(sizes)),
     }
     return facts | (_describe_binary(result) if result.is_binary else _describe_classes(result))
+
+
+def _describe_sizes(sizes: Sequence[int], unit: str) -> str:
+    """The numbers of rows of the sites."""
+    if min(sizes) == max(sizes):
+        return f"{min(sizes):,} {unit} each"
+    return f"{min(sizes):,} to {max(sizes):,} {unit}"
 
 
 def _list_measures(result: ValidationResult) -> Facts:
@@ -275,8 +281,10 @@ def _describe_binary(result: ValidationResult) -> Facts:
         "flagging": sensitivity.is_defined and specificity.is_defined,
         "threshold_range": _describe_thresholds(result),
         "aim": _describe_aim(settings.aim),
-        "odds": format_number(1 / result.odds, 1),
-        "alarm_weight": format_number(result.odds, 3),
+        "odds": "as much as" if result.odds == 1 else f"{format_number(1 / result.odds, 1)} times as much as",
+        "alarm_weight": (
+            "the same weight as" if result.odds == 1 else f"{format_number(result.odds, 3)} times the weight of"
+        ),
         "benefit": _describe_benefit(result),
         "explanations": [
             {"explanation": one.explanation} for one in (auc, sensitivity, specificity) if one.explanation

@@ -95,15 +95,13 @@ def explain_missing_interval(
         minimum = max(n_needed or 0, MIN_DOMAINS_FOR_INTERVAL)
         return f"{subject} too few for a prediction interval; at least {minimum} are needed"
     reason = f"the scores of {n_domains} held-out domains have a standard deviation of {as_text(spread)}"
+    interval = f"A {level:.0%} prediction interval"
     width = f"±{as_text(half_width)}"
     if n_needed is None:
-        return f"No prediction interval is shown: {reason}, so that it is wider than {width} for any number of domains"
+        return f"{interval} is wider than {width} for any number of domains: {reason}"
     # The interval is that of a transformed scale, on which it may be wider than the normal approximation here.
     n_needed = max(n_needed, n_domains + 1)
-    return (
-        f"More domains are needed: {reason}, so that a {level:.0%} prediction interval of {width} needs {n_needed} "
-        "domains"
-    )
+    return f"{interval} of {width} needs {n_needed} domains: {reason}"
 
 
 def forecast(

@@ -145,7 +145,18 @@ def prepare_summary(summary: Summary) -> Section:
             row = {**record, "note": record["explanation"], "explanation": names["explanation"]}
             rows.append({**names, **row, "sites": values.get((record["measure"], record["class"]), [])})
     shown = ("auc", "calibration_slope", "observed_expected", "brier", "net_benefit") if is_binary else ("log_loss",)
-    return {**summary, "rows": rows, "shown": shown, "compared": "AUC" if is_binary else "log loss"}
+    table = {**summary, "rows": rows, "shown": shown, "compared": "AUC" if is_binary else "log loss"}
+    differences = {one["method"]: one["difference"] for one in summary["comparison"] if is_number(one["difference"])}
+
+    def rank(method: str) -> float:
+        """The reported method first, then the others from the best one; a log loss is better if it is lower."""
+        if method == summary["method"]:
+            return -math.inf
+        if method not in differences:
+            return math.inf
+        return differences[method] if is_binary else -differences[method]
+
+    return {**table, "methods": sorted(summary["methods"], key=rank)}
 
 
 def prepare_validation(summary: Summary) -> Section:

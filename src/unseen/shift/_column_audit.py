@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from scipy.special import fdtrc
 from scipy.stats import chi2_contingency, rankdata
-from sklearn.metrics import balanced_accuracy_score
 
 from ..linalg import Array, Ints
 from ..tables import Table
@@ -413,7 +412,10 @@ def _find_identity(column: DomainColumn) -> Iterator[Finding]:
     np.add.at(counts, (domain[::2], codes[::2]), 1)
     # Equal priors: the share of the rows of a domain, not its size, decides.
     likeliest = (counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)).argmax(axis=0)
-    accuracy = balanced_accuracy_score(domain[1::2], likeliest[codes[1::2]])
+    is_right = likeliest[codes[1::2]] == domain[1::2]
+    n_scored = np.bincount(domain[1::2], minlength=n_domains)
+    # The mean over domains of their shares of right rows; a domain with a single value has no row to score.
+    accuracy = float(np.mean((np.bincount(domain[1::2], is_right, minlength=n_domains) / n_scored)[n_scored > 0]))
     if accuracy >= IDENTIFIES:
         message = (
             f"{column.name!r} identifies the domain: its value alone predicts the domain of a row with a balanced "
