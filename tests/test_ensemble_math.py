@@ -391,10 +391,9 @@ def test_forecasts_stay_within_the_scale_and_know_when_they_know_nothing():
     assert forecast(np.array([0.7])) == (0.7, 0, 1)
     mean, low, high = forecast(np.array([10.0, 90.0]), bounds=(0.0, 100.0))
     assert 0 <= low < 1e-6 < mean == 50 < 100 - 1e-6 < high <= 100
-    assert forecast(np.array([0.4, 0.5]), min_domains=3) == (pytest.approx(0.45), 0, 1)
     agreeing = np.full(4, 0.5)
     assert forecast(agreeing) == pytest.approx((0.5, 0.5, 0.5))
-    mean, low, high = forecast(agreeing, standard_errors=np.full(4, 0.01))
+    mean, low, high = forecast(agreeing, n_rows=np.full(4, 2500))
     assert low < mean < high
 
 

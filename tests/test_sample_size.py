@@ -7,26 +7,22 @@ import pytest
 from scipy.stats import t as student
 
 from unseen.model_selection import (
-    domains_for_coverage,
     domains_for_interval,
     explain_missing_interval,
     forecast,
     is_informative,
 )
-from unseen.model_selection._ensemble import ConformalSets
 
 
-def half_width(m, spread, kind, level=0.95):
-    factor = 1 + 1 / m if kind == "prediction" else 1 / m
-    return student.ppf((1 + level) / 2, m - 1) * spread * np.sqrt(factor)
+def half_width(m, spread, level=0.95):
+    return student.ppf((1 + level) / 2, m - 1) * spread * np.sqrt(1 + 1 / m)
 
 
-@pytest.mark.parametrize("kind", ["prediction", "confidence"])
 @pytest.mark.parametrize("spread", [0.01, 0.05, 0.1, 0.12])
-def test_so_many_domains_are_enough_for_an_interval_and_one_less_is_not(spread, kind):
-    m = domains_for_interval(spread, half_width=0.25, kind=kind)
-    assert half_width(m, spread, kind) <= 0.25
-    assert m == 2 or half_width(m - 1, spread, kind) > 0.25
+def test_so_many_domains_are_enough_for_an_interval_and_one_less_is_not(spread):
+    m = domains_for_interval(spread, half_width=0.25)
+    assert half_width(m, spread) <= 0.25
+    assert m == 2 or half_width(m - 1, spread) > 0.25
 
 
 def test_the_interval_is_that_of_the_forecast_of_an_unbounded_metric():
@@ -39,19 +35,7 @@ def test_the_interval_is_that_of_the_forecast_of_an_unbounded_metric():
 
 def test_a_prediction_interval_is_never_narrower_than_the_spread_between_domains():
     assert domains_for_interval(0.25 / 1.96, half_width=0.25) is None
-    assert domains_for_interval(0.25 / 1.96, half_width=0.25, kind="confidence") is not None
     assert domains_for_interval(0.0, half_width=0.25) == 2
-
-
-@pytest.mark.parametrize("coverage", [0.5, 0.6, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99])
-def test_so_many_domains_attain_a_coverage_and_one_less_does_not(coverage):
-    m = domains_for_coverage(coverage)
-    assert m == np.ceil(round(coverage / (1 - coverage), 6))
-    rows = np.linspace(0, 1, 5)
-    ConformalSets([rows] * m).check_coverage(coverage)
-    if m > 1:
-        with pytest.raises(ValueError, match="is not attainable"):
-            ConformalSets([rows] * (m - 1)).check_coverage(coverage)
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,6 @@ from ._leaderboard import (
     Leaderboard,
     LeaderboardRow,
     describe_expected_performance,
-    domains_for_coverage,
     domains_for_interval,
     explain_missing_interval,
     forecast,

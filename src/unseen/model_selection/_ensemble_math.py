@@ -664,14 +664,3 @@ class AcceptanceTest:
             f"{100 * self.min_gain:g} point{'s' * (self.min_gain != MIN_GAIN)}, and skewed batches lose at most "
             f"{100 * MAX_SKEWED_LOSS:g} point."
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The test in plain values, for model cards; gains are in points."""
-        return {
-            "step": self.step,
-            "is_used": self.is_accepted,
-            "natural": (100 * self.natural).tolist(),
-            "skewed": (100 * self.skewed).tolist(),
-            "min_gain": 100 * self.min_gain,
-            "reason": self.reason,
-        }

@@ -223,16 +223,6 @@ class FittedEnsemble:
             "members": self.member_table,
             "smoothing": self.smoothing,
             "decisions": [test.reason for test in self.acceptance_tests],
-            "acceptance_tests": [test.to_dict() for test in self.acceptance_tests],
-            "trials": [
-                {
-                    "name": trial.trial_name,
-                    "kind": trial.trial_kind,
-                    "scores": np.nan_to_num([100 * trial.scores, 100 * trial.skewed]).tolist(),
-                    "is_selected": trial.trial_name == self.trial_name,
-                }
-                for trial in self.trials
-            ],
             "calibration": self.calibration,
             "forecast": (forecast.mean, forecast.lower, forecast.upper),
         }
@@ -350,6 +340,7 @@ class OutOfDomainPredictions:
         self.inverse_temperatures = np.full((len(self._kept), len(candidates)), np.nan)
         for j in set(range(len(candidates))) - failed:
             self.inverse_temperatures[:, j] = self._fit_temperatures(j)
+        self._has_predictions = np.isfinite(self.inverse_temperatures[-1])
         natural = (prediction for prediction in predictions if prediction.split < len(parts))
         self.results = tabulate_scores(natural, self._score_candidate, len(candidates), len(parts))
 
@@ -492,8 +483,7 @@ class OutOfDomainPredictions:
 
     def fit_ensemble(self, features: Sequence[Any] | None = None, is_candidate: Mask | None = None) -> FittedEnsemble:
         """Fit weights and temperatures; with the features of held-out parts, transductive steps are tested too."""
-        is_member = np.isfinite(self.inverse_temperatures[-1])
-        is_member &= True if is_candidate is None else is_candidate
+        is_member = self._has_predictions & (True if is_candidate is None else is_candidate)
         is_inductive = is_member & ~self._is_transductive
         masks = {INDUCTIVE_ENSEMBLE: is_inductive} if is_inductive.any() else {}
         if not np.array_equal(is_inductive, is_member):
@@ -539,7 +529,13 @@ class OutOfDomainPredictions:
                     inner |= {k: average_members(weights, P[k]) for k in P if folds.predicted_by[k] == other}
             all_inner.append(dict(sorted(inner.items())))
         part_weights = np.array([fold_weights[fold] for fold in self._predicted_by])
-        batches = [self._batches(k, part_weights[k], fold) for k, fold in enumerate(self._predicted_by)]
+        batches = [
+            [
+                average_members(part_weights[k], self._member_probabilities(k, fold, batch))
+                for batch in range(len(self.trials.batch_rows[k]))
+            ]
+            for k, fold in enumerate(self._predicted_by)
+        ]
         deployed = {
             k: average_members(part_weights[k], self._member_probabilities(k, -1))
             for k, fold in enumerate(self._predicted_by)
@@ -597,32 +593,22 @@ class OutOfDomainPredictions:
             means.append(float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf)
         return steps[int(np.argmax(means))]
 
-    def _member_probabilities(self, k: int, fold: int | None = None) -> Array:
-        """Probabilities (J, n_k, C) of all candidates for a part as it is; 0 for candidates without predictions.
+    def _member_probabilities(self, k: int, fold: int | None = None, batch: int = 0) -> Array:
+        """Probabilities (J, n_k, C) of all candidates for a batch of a part; 0 for candidates without predictions.
 
         With a fold, they have its temperatures, and come from models that were not trained on the parts which the fold
-        leaves out, if there are any.
+        leaves out, if there are any. Inductive candidates predict each row once.
         """
-        P = np.zeros((len(self.candidates), len(self.codes[k]), len(self.samples.classes)))
-        for j in np.flatnonzero(np.isfinite(self.inverse_temperatures[-1])).tolist():
-            if fold is None:
-                P[j] = softmax(self.decision_scores[j, k])
+        rows = self.trials.batch_rows[k][batch]
+        P = np.zeros((len(self.candidates), len(self.codes[k][rows]), len(self.samples.classes)))
+        for j in np.flatnonzero(self._has_predictions).tolist():
+            scores = self.decision_scores[j, k] if fold is None else self._scores(j, k, fold)
+            if batch and self._is_transductive[j]:
+                scores = self.decision_scores[j, self.trials.position(k, batch)]
             else:
-                P[j] = softmax(self._scores(j, k, fold), self.inverse_temperatures[fold, j])
+                scores = scores[rows]
+            P[j] = softmax(scores, 1.0 if fold is None else self.inverse_temperatures[fold, j])
         return P
-
-    def _batches(self, k: int, weights: Array, fold: int) -> list[Array]:
-        """Probabilities of an ensemble for each batch of a part; inductive members predict each row once."""
-        batches = []
-        for b, rows in enumerate(self.trials.batch_rows[k]):
-            mixed = np.zeros(())
-            for j in np.flatnonzero(weights).tolist():
-                scores = self.decision_scores[j, k][rows]
-                if self._is_transductive[j]:
-                    scores = self.decision_scores[j, self.trials.position(k, b)]
-                mixed = mixed + weights[j] * softmax(scores, self.inverse_temperatures[fold, j])
-            batches.append(mixed)
-        return batches
 
     def _report(
         self,

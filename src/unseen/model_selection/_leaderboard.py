@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import stdtrit
@@ -19,22 +19,14 @@ SHOWN_COLUMNS = ("model", "kind", "mean", "standard_error", "weight")
 MIN_DOMAINS_FOR_INTERVAL = 3  # with two domains, the 97.5% quantile of Student's t is 12.7
 MAX_USABLE_SHARE = 0.25  # half-width of the widest informative interval, as a fraction of the range of the metric
 MAX_DOMAINS = 1_000  # larger numbers of domains are not feasible
-ROUNDING = 1e-9  # ratios such as 0.8 / (1 - 0.8) exceed integers by rounding errors
 
 
-def domains_for_interval(
-    spread: float,
-    half_width: float,
-    *,
-    level: float = 0.95,
-    kind: Literal["prediction", "confidence"] = "prediction",
-) -> int | None:
-    """Smallest number of domains for which Student's interval has at most a given half-width.
+def domains_for_interval(spread: float, half_width: float, *, level: float = 0.95) -> int | None:
+    """Smallest number of domains for which Student's prediction interval has at most a given half-width.
 
     With m domains the half-width is the quantile of t with m - 1 degrees of freedom, times the standard deviation
-    between domains, times sqrt(1 + 1/m) for the score of the next domain, or sqrt(1/m) for the mean over all domains.
-    This is exact for metrics without bounds. Prediction intervals of bounded metrics are computed on a transformed
-    scale and differ near the ends of the range.
+    between domains, times sqrt(1 + 1/m). This is exact for metrics without bounds. Prediction intervals of bounded
+    metrics are computed on a transformed scale and differ near the ends of the range.
 
     Parameters
     ----------
@@ -44,13 +36,11 @@ def domains_for_interval(
         Largest half-width of the interval, in the unit of the scores.
     level : float, default=0.95
         Coverage of the interval.
-    kind : {"prediction", "confidence"}, default="prediction"
-        Prediction interval for the score of the next domain, or confidence interval for the mean over all domains.
 
     Returns
     -------
     m : int or None
-        None if more than 1,000 domains would be needed: a prediction interval has a minimum width, given by the spread.
+        None if more than 1,000 domains would be needed: the interval has a minimum width, given by the spread.
 
     Examples
     --------
@@ -59,21 +49,8 @@ def domains_for_interval(
     (9, None)
     """
     m = np.arange(2, MAX_DOMAINS + 1)
-    variances = spread**2 * ((1 + 1 / m) if kind == "prediction" else 1 / m)
-    is_enough = stdtrit(m - 1, (1 + level) / 2) * np.sqrt(variances) <= half_width
+    is_enough = stdtrit(m - 1, (1 + level) / 2) * spread * np.sqrt(1 + 1 / m) <= half_width
     return int(m[is_enough.argmax()]) if is_enough.any() else None
-
-
-def domains_for_coverage(coverage: float) -> int:
-    """Smallest number m of held-out domains for which prediction sets can have a coverage: at most m / (m + 1).
-
-    Examples
-    --------
-    >>> from unseen.model_selection import domains_for_coverage
-    >>> domains_for_coverage(0.8), domains_for_coverage(0.9)
-    (4, 9)
-    """
-    return int(np.ceil(coverage / (1 - coverage) - ROUNDING))
 
 
 def is_informative(low: float, high: float, limits: tuple[float, float]) -> bool:
@@ -105,46 +82,22 @@ def explain_missing_interval(
 
 
 def forecast(
-    scores: Array,
-    standard_errors: Array | None = None,
-    bounds: tuple[float, float] = (0.0, 1.0),
-    *,
-    n_rows: Array | Ints | None = None,
-    level: float = 0.95,
-    min_domains: int = 2,
+    scores: Array, bounds: tuple[float, float] = (0.0, 1.0), *, n_rows: Array | Ints | None = None, level: float = 0.95
 ) -> tuple[float, float, float]:
     """Mean score over held-out domains, and the ends of a prediction interval for the score on a new domain.
 
     See `unseen.metrics.expected_performance`: the interval is that of a random-effects model on the logit scale of the
-    range of the metric, or on the log scale for a metric with one bound. It includes the sampling error of a new domain
-    of typical size if this is known: from `n_rows`, for scores that are shares of rows, or from `standard_errors`. With
-    fewer than `min_domains` domains the interval is the whole range.
+    range of the metric, or on the log scale for a metric with one bound. For scores that are shares of rows, it
+    includes the sampling error of a new domain of typical size, given the numbers of rows. One domain has no interval
+    but the whole range.
     """
     mean = float(np.mean(scores))
-    if len(scores) < max(min_domains, 2):
+    if len(scores) < 2:
         return mean, float(bounds[0]), float(bounds[1])
-    is_bounded = bool(np.isfinite(bounds).all())
-    if n_rows is None and is_bounded and standard_errors is not None:
-        n_rows = _effective_rows(scores, standard_errors, bounds)
-    if n_rows is not None:
-        expected = expected_performance(scores, bounds, n_rows=n_rows, n_rows_new=float(np.median(n_rows)), level=level)
-    else:
-        expected = expected_performance(scores, bounds, level=level)
+    n_rows_new = None if n_rows is None else float(np.median(n_rows))
+    expected = expected_performance(scores, bounds, n_rows=n_rows, n_rows_new=n_rows_new, level=level)
     low, high = expected.prediction_interval
     return mean, min(low, mean), max(high, mean)
-
-
-def _effective_rows(scores: Array, standard_errors: Array, bounds: tuple[float, float]) -> Array | None:
-    """Number of rows at which a share of rows would have these standard errors; None if they are all zero.
-
-    Scores at an end of their range have a standard error of one row at least.
-    """
-    width = bounds[1] - bounds[0]
-    variance = float(np.mean(np.square(standard_errors))) / width**2
-    if variance == 0:
-        return None
-    share = float(np.mean(scores) - bounds[0]) / width
-    return np.full(len(scores), max(share * (1 - share) / variance, 1 / np.sqrt(variance)))
 
 
 @dataclass(frozen=True)
@@ -257,7 +210,7 @@ def describe_expected_performance(forecast: Forecast) -> str:
     max_coverage = 100 * n_domains // (n_domains + 1)  # rounded down, since a larger coverage raises an error
     sets = f"Prediction sets contain the true class in up to {max_coverage}% of rows, on average over new domains"
     if max_coverage < 90:
-        sets += f"; 90% takes {domains_for_coverage(0.9)} domains"
+        sets += "; 90% takes 9 domains"
     article = "an" if forecast.metric[0] in "aeiouAEIOU" else "a"
     start = f"On a new domain expect {article} {forecast.metric} of"
     if forecast.is_informative:
@@ -354,16 +307,17 @@ class Leaderboard(tuple[LeaderboardRow, ...]):
         return pandas.DataFrame(rows).drop(columns="scores", errors="ignore")
 
     def __repr__(self) -> str:
-        lines: list[tuple[str, ...]] = [SHOWN_COLUMNS]
+        lines = [[*SHOWN_COLUMNS, ""]]
         for row in self:
             numbers = (getattr(row, name) for name in SHOWN_COLUMNS[2:])
-            lines.append((row.model, row.kind, *(f"{value:.3f}" if np.isfinite(value) else "-" for value in numbers)))
+            shown = [f"{value:.3f}" if np.isfinite(value) else "-" for value in numbers]
+            lines.append([row.model, row.kind, *shown, "selected" if row.is_selected else ""])
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        marks = ["", *("  selected" if row.is_selected else "" for row in self)]
         texts = []
-        for line, mark in zip(lines, marks, strict=True):
-            cells = [f"{cell:{'<' if i < 2 else '>'}{widths[i]}}" for i, cell in enumerate(line)]
-            texts.append("  ".join(cells) + mark)
+        for line in lines:
+            names = [cell.ljust(width) for cell, width in zip(line[:2], widths[:2], strict=True)]
+            numbers_shown = [cell.rjust(width) for cell, width in zip(line[2:-1], widths[2:-1], strict=True)]
+            texts.append("  ".join([*names, *numbers_shown, line[-1]]).rstrip())
         return "\n".join(texts)
 
     def _repr_html_(self) -> str:
