@@ -17,6 +17,7 @@ from unseen.model_selection import (
     Prediction,
     TrialSplits,
 )
+from unseen.model_selection._ensemble import ConformalSets
 from unseen.model_selection._ensemble_selection import FULL_ENSEMBLE
 from unseen.utils.samples import Samples
 
@@ -151,7 +152,9 @@ def noise_pool(rng, n_domains=5, n=25, n_members=6):
     )
     cast = [rng.normal(size=(n, N_CLASSES)) for _ in found.members]
     P = found.to_estimator().combine_scores(cast, rng.normal(size=(n, 2)))
-    covered = found.conformal_sets.sets(P, 0.8)[np.arange(n), rng.integers(N_CLASSES, size=n)]
+    covered = ConformalSets.from_predictions(found.held_out, found.codes).sets(P, 0.8)[
+        np.arange(n), rng.integers(N_CLASSES, size=n)
+    ]
     return found, float(covered.mean())
 
 

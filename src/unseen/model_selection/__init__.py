@@ -18,7 +18,6 @@ from ._adaptation import (
     check_not_adapted,
     cross_validate_features,
     fit_adjustment,
-    limit_held_out_domains,
     log_evidence,
     plan_adaptation,
     score_gains,
@@ -37,7 +36,13 @@ from ._candidate import (
 )
 from ._ensemble import MIN_BATCH_ROWS, EnsembleClassifier
 from ._ensemble_math import softmax
-from ._ensemble_selection import FULL_ENSEMBLE, INDUCTIVE_ENSEMBLE, FittedEnsemble, OutOfDomainPredictions
+from ._ensemble_selection import (
+    FULL_ENSEMBLE,
+    INDUCTIVE_ENSEMBLE,
+    FittedEnsemble,
+    OutOfDomainPredictions,
+    limit_held_out_domains,
+)
 from ._evaluation import (
     EXPECTED_ERRORS,
     EvaluationConfig,

@@ -61,10 +61,6 @@ CONFIDENCE = 0.9  # one-sided, of the bounds that a level must respect
 PREDICTION_LEVEL = 0.9  # of the interval for the gain at one new domain
 # Offsets are used only if the lower bounds of their mean gains in log loss and accuracy exceed minus this.
 MAX_LOSS = 0.01
-# Predictions that a model keeps for the simulation: of so many domains, rows of a domain, and probabilities in all.
-MAX_DOMAINS = 24
-MAX_ROWS = 300
-MAX_PROBABILITIES = 2**18
 DRAWS = (5, 12)  # fewest and most draws of labels from a domain
 TOTAL_DRAWS = 100  # of all domains together, as far as the limits allow
 # Strengths of the effects of features, of which cross-validation with this number of folds selects one.
@@ -220,17 +216,6 @@ class HeldOutDomain(NamedTuple):
     name: str
     probabilities: Array
     codes: Ints
-
-
-def limit_held_out_domains(domains: Sequence[tuple[str, Array, Ints]]) -> list[tuple[str, Array, Ints]]:
-    """As many domains and rows as a model keeps for the simulation, at equal distances, in single precision."""
-    chosen = np.linspace(0, len(domains) - 1, min(len(domains), MAX_DOMAINS)).astype(int).tolist()
-    limited = []
-    for name, P, codes in (domains[k] for k in chosen):
-        max_rows = min(MAX_ROWS, max(MAX_PROBABILITIES // (len(chosen) * P.shape[1]), 1))
-        rows = np.linspace(0, len(codes) - 1, min(len(codes), max_rows)).astype(int)
-        limited.append((name, P[rows].astype(np.float32), codes[rows]))
-    return limited
 
 
 class Gain(NamedTuple):

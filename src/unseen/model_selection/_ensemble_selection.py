@@ -19,7 +19,6 @@ from sklearn.utils import _safe_indexing
 
 from ..linalg import Array, Ints
 from ..utils.samples import Balance, Samples
-from ._adaptation import limit_held_out_domains
 from ._candidate import Candidate, prepare_samples
 from ._ensemble import SMOOTHING_STRENGTHS, ConformalSets, EnsembleClassifier, neighbor_graph, smooth_probabilities
 from ._ensemble_math import (
@@ -58,6 +57,10 @@ from ._splitters import Split, TrialSplits
 
 INDUCTIVE_ENSEMBLE = "ensemble of inductive models"
 FULL_ENSEMBLE = "ensemble of all models"
+# Predictions that a model keeps for plans of adaptation: domains, rows of a domain, and probabilities in all.
+MAX_KEPT_DOMAINS = 24
+MAX_KEPT_ROWS = 300
+MAX_KEPT_PROBABILITIES = 2**18
 # Held-out rows to which temperatures of candidates and weights are fitted. The last calibration, scores, thresholds and
 # prediction sets use all of them.
 MAX_WEIGHT_ROWS = 8_000
@@ -158,11 +161,6 @@ class FittedEnsemble:
         return [trial.acceptance_test for trial in self.trials if trial.acceptance_test is not None]
 
     @property
-    def conformal_sets(self) -> ConformalSets:
-        """Prediction sets from the cross-fitted probabilities."""
-        return ConformalSets.from_predictions(self.held_out, self.codes)
-
-    @property
     def mean(self) -> float:
         """Mean score over held-out parts on which the metric is defined."""
         return float(np.nanmean(self.scores))
@@ -170,13 +168,18 @@ class FittedEnsemble:
     @property
     def forecast(self) -> Forecast:
         """Expected score on a new domain, with its 95% prediction interval."""
+        return Forecast.from_scores(*self.forecast_inputs)
+
+    @property
+    def forecast_inputs(self) -> tuple[Array, Metric, tuple[float, float], Ints | None]:
+        """What a forecast is computed from: scores, their metric and its range, and numbers of rows."""
         scorer = self.predictions.scorer
         is_defined = np.isfinite(self.scores)
         n_rows = None
         if scorer.scoring == "accuracy" and scorer.samples.weight is None:  # scores are shares of rows
             n_rows = np.array([len(codes) for codes in self.codes])[is_defined]
         bounds = metric_range(scorer.scoring, len(scorer.samples.classes))
-        return Forecast.from_scores(self.scores[is_defined], self.metric, bounds, n_rows)
+        return self.scores[is_defined], self.metric, bounds, n_rows
 
     def leaderboard(self, names: Sequence[str]) -> Leaderboard:
         """Ensembles and candidates, best first; `names` are those of held-out domains."""
@@ -229,7 +232,7 @@ class FittedEnsemble:
 
     def to_estimator(self) -> EnsembleClassifier:
         """The ensemble as an estimator, with members that are not fitted."""
-        sets = self.conformal_sets
+        sets = ConformalSets.from_predictions(self.held_out, self.codes)
         ratio = self.predictions.prior_ratio
         natural = [P if ratio is None else adjust_priors(P, ratio) for P in self.held_out]
         return EnsembleClassifier(
@@ -245,6 +248,17 @@ class FittedEnsemble:
             held_out=limit_held_out_domains(list(zip(self.predictions.domains, natural, self.codes, strict=True))),
             raw_members=[j for j, member in enumerate(self.members) if member.features == "raw"],
         )
+
+
+def limit_held_out_domains(domains: Sequence[tuple[str, Array, Ints]]) -> list[tuple[str, Array, Ints]]:
+    """As many domains and rows as a model keeps for plans of adaptation, at equal distances, in single precision."""
+    chosen = np.linspace(0, len(domains) - 1, min(len(domains), MAX_KEPT_DOMAINS)).astype(int).tolist()
+    limited = []
+    for name, P, codes in (domains[k] for k in chosen):
+        max_rows = min(MAX_KEPT_ROWS, max(MAX_KEPT_PROBABILITIES // (len(chosen) * P.shape[1]), 1))
+        rows = np.linspace(0, len(codes) - 1, min(len(codes), max_rows)).astype(int)
+        limited.append((name, P[rows].astype(np.float32), codes[rows]))
+    return limited
 
 
 class CrossFit(NamedTuple):

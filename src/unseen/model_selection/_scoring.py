@@ -214,12 +214,21 @@ def score_model(scoring: Scoring, model: Any, X: Any, y: Any, sample_weight: Any
         )
         with _ignore_undefined():
             return float(scoring(model, X, y, **weights))
+    methods = ("predict",) if uses_labels_only(scoring) else RESPONSE_METRICS[scoring][1]
+    responses = {name: getattr(model, name)(X) for name in methods if hasattr(model, name)}
+    return score_responses(scoring, y, responses, model.classes_, sample_weight)
+
+
+def score_responses(
+    scoring: str, y: Any, responses: Mapping[str, Any], classes: Labels, sample_weight: Any = None
+) -> float:
+    """Score of what methods of a classifier returned, by their names."""
     if uses_labels_only(scoring):
-        return score_labels(scoring, y, model.predict(X), model.classes_, sample_weight)
+        return score_labels(scoring, y, responses["predict"], classes, sample_weight)
     metric, methods = RESPONSE_METRICS[scoring]
-    for method in methods:
-        if hasattr(model, method):
-            return metric(y, np.asarray(getattr(model, method)(X)), model.classes_, sample_weight)
+    for name in methods:
+        if name in responses:
+            return metric(y, np.asarray(responses[name]), classes, sample_weight)
     raise AttributeError(f"The metric needs {' or '.join(methods)}, but the classifier does not have it.")
 
 
@@ -229,20 +238,18 @@ def _ignore_undefined() -> Any:
 
 
 class FixedPredictions(ClassifierMixin, BaseEstimator):
-    """A classifier with stored results of its methods for one batch, for metrics that take a classifier."""
+    """A classifier with stored results of its methods for one batch, for scorers of users, which take a classifier."""
 
     def __init__(self, classes: Any, responses: Mapping[str, Any]) -> None:
         self.classes_ = classes
         for name, values in responses.items():
-            setattr(self, name, self._make_method(name, values))
+            method = partial(self._get_stored, values)
+            vars(method)["__name__"] = name  # by which scorers distinguish responses
+            setattr(self, name, method)
 
     @staticmethod
-    def _make_method(name: str, values: Any) -> Callable[[Any], Any]:
-        def method(X: Any) -> Any:
-            return values
-
-        method.__name__ = name  # by which scorers distinguish responses
-        return method
+    def _get_stored(values: Any, X: Any) -> Any:
+        return values
 
 
 class Scorer:
@@ -283,8 +290,11 @@ class Scorer:
     def _score(self, split: int, responses: Mapping[str, Any], classes: Labels) -> float:
         test = self.splits[split][1]
         weight = None if self.samples.weight is None else self.samples.weight[test]
-        X = _safe_indexing(self.samples.X, test) if callable(self.scoring) else None
-        return score_model(self.scoring, FixedPredictions(classes, responses), X, self.samples.y[test], weight)
+        y = self.samples.y[test]
+        if not callable(self.scoring):
+            return score_responses(self.scoring, y, responses, classes, weight)
+        X = _safe_indexing(self.samples.X, test)
+        return score_model(self.scoring, FixedPredictions(classes, responses), X, y, weight)
 
     def undefined_reason(self, split: int) -> str:
         """Why the metric is not defined on a split; empty if it is."""

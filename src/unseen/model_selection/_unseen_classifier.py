@@ -31,6 +31,7 @@ from ._candidate import bind_domains, is_transductive
 from ._ensemble import EnsembleClassifier
 from ._ensemble_selection import FittedEnsemble
 from ._evaluation import EvaluationConfig, single_thread
+from ._leaderboard import Forecast
 from ._methods import HEADS, MAPPED_RIDGE, METHODS, Method, TableSize, expand_methods, parse_methods
 from ._projection_search import BaseSelector, reject_dask
 from ._refit import limit_evaluation_rows, refit_ensemble, select_model
@@ -273,8 +274,14 @@ class UnseenClassifier(BaseSelector):
         self.best_model_ = ensemble.name
         self.best_kind_ = ensemble.kind
         self.best_score_ = ensemble.mean
-        self.forecast_ = ensemble.forecast
+        self._forecast_inputs = ensemble.forecast_inputs
         self.calibration_ = ensemble.calibration
+
+    @property
+    def forecast_(self) -> Forecast:
+        """Expected score on a new domain (`mean`), and the ends of a 95% prediction interval (`lower`, `upper`)."""
+        check_is_fitted(self, "best_estimator_")
+        return Forecast.from_scores(*self._forecast_inputs)
 
     def _plan(self, methods: Sequence[Method], n_samples: int, params: dict[str, Any]) -> SizePlan:
         """The plan for the number of samples; exact if a feature map or splits are given, or no method has a kernel."""
