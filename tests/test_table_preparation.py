@@ -211,10 +211,10 @@ def test_a_limit_of_rows_keeps_all_domains_and_classes():
     samples = prepared_samples()
     (candidate, *_) = METHODS["RBF SVM"].candidates(2, grid="ensemble")
     limited = Candidate(**{**vars(candidate), "max_train_rows": 40})
-    rows = limited.subsample_rows(samples)
+    rows = limited.training_rows(samples)
     assert len(rows) == 40
     assert (samples.take(rows).counts() >= 2).all()
-    assert candidate.subsample_rows(samples) is None  # there are fewer rows than its limit
+    assert len(candidate.training_rows(samples)) == len(samples)  # there are fewer rows than its limit
     assert limited.key != candidate.key != candidate.without_limits.key
 
 

@@ -150,32 +150,38 @@ class Candidate:
 
     def fit_samples(self, samples: Samples, balance: Balance = "none") -> Pipeline:
         """Return a pipeline that is fitted to the features and to the number of rows that the candidate takes."""
-        rows = self.subsample_rows(samples)
-        used = samples if rows is None else samples.take(rows)
-        candidate = self.with_landmarks() if self.needs_landmarks(len(used)) else self
+        rows = self.training_rows(samples)
+        used = samples.take(rows) if len(rows) < len(samples) else samples
         if self.features == "raw":
             used = tree_samples(used)
-            candidate = replace(candidate, classifier=with_categories(candidate.classifier, used))
-        return fit_clone(candidate.pipeline, used.X, used.y, used.domain, used.weights(balance=balance))
+        return fit_clone(self.adapt(used).pipeline, used.X, used.y, used.domain, used.weights(balance=balance))
+
+    def adapt(self, used: Samples, landmarks: Any = None) -> Candidate:
+        """The candidate for these training samples: with landmarks, or with classifiers that know columns of levels.
+
+        Landmarks are those of a map that several candidates share, or new ones.
+        """
+        if self.features == "raw":
+            return replace(self, classifier=with_categories(self.classifier, used))
+        if not self.needs_landmarks(len(used)):
+            return self
+        if landmarks is None:
+            landmarks = PivotedNystroem(CANDIDATE_LANDMARKS, gamma=self.transformer.gamma, random_state=0)
+        return replace(self, transformer=clone(self.transformer).set_params(feature_map=landmarks))
 
     @property
     def without_limits(self) -> Candidate:
         """The same candidate, fitted to all rows and with an exact kernel."""
         return replace(self, max_train_rows=None, max_exact_rows=None)
 
-    def subsample_rows(self, samples: Samples) -> Ints | None:
-        """Rows of the training samples that it is fitted to; None for all of them."""
-        if self.max_train_rows is None or len(samples) <= self.max_train_rows:
-            return None
-        return samples.subsample_rows(self.max_train_rows)
-
-    def subsample_evaluation_rows(self, samples: Samples) -> Ints | None:
-        """Rows of the training samples that it is fitted to if it predicts held-out rows; None for all of them."""
-        if self.max_evaluation_rows is None or len(samples) <= self.max_evaluation_rows:
-            return self.subsample_rows(samples)
-        rows = samples.subsample_rows(self.max_evaluation_rows, proportional=True)
-        kept = self.subsample_rows(samples.take(rows))
-        return rows if kept is None else rows[kept]
+    def training_rows(self, samples: Samples, *, is_evaluation: bool = False) -> Ints:
+        """Positions of the training samples that it is fitted to, for itself or to predict held-out rows."""
+        rows = np.arange(len(samples))
+        if is_evaluation and self.max_evaluation_rows is not None and len(rows) > self.max_evaluation_rows:
+            rows = samples.subsample_rows(self.max_evaluation_rows, proportional=True)
+        if self.max_train_rows is not None and len(rows) > self.max_train_rows:
+            rows = rows[samples.take(rows).subsample_rows(self.max_train_rows)]
+        return rows
 
     def needs_landmarks(self, n_rows: int) -> bool:
         """Whether it uses landmarks if it is fitted to a number of rows."""
@@ -183,12 +189,6 @@ class Candidate:
             return False
         projection = self.transformer
         return isinstance(projection, Projection) and projection.feature_map is None and projection.kernel == "rbf"
-
-    def with_landmarks(self, landmarks: PivotedNystroem | None = None) -> Candidate:
-        """A copy whose projection uses landmarks: those of a map that several candidates share, or new ones."""
-        if landmarks is None:
-            landmarks = PivotedNystroem(CANDIDATE_LANDMARKS, gamma=self.transformer.gamma, random_state=0)
-        return replace(self, transformer=clone(self.transformer).set_params(feature_map=landmarks))
 
 
 def prepare_samples(preparation: Any, samples: Samples) -> Samples:

@@ -51,7 +51,6 @@ from ._candidate import (
     median_width,
     prepare_samples,
     tree_samples,
-    with_categories,
 )
 from ._ensemble_math import SMALLEST_PROBABILITY
 from ._scoring import Scorer, Scoring, score_model, tabulate_scores, uses_labels_only
@@ -261,7 +260,10 @@ def evaluate_group(
     with ignore_expected_warnings(), single_thread():
         data = prepared.restrict(group[0][1])
         weight = data.train.weights(balance=balance)
-        for same_classifier in _list_fits(_adapt(group, data.train)):
+        first = group[0][1].adapt(data.train)
+        landmarks = getattr(first.transformer, "feature_map", None)
+        adapted = [(i, candidate.adapt(data.train, landmarks)) for i, candidate in group]
+        for same_classifier in _list_fits(adapted):
             model = None
             for index, candidate in same_classifier:
                 done = set()
@@ -291,17 +293,6 @@ def evaluate_group(
     n_natural = max(1, len(data.parts.keys() - resampled))
     shared = shared_seconds / len(group)
     return [replace(one, fit_seconds=(one.fit_seconds + shared) / n_natural) for one in predictions]
-
-
-def _adapt(group: Sequence[IndexedCandidate], train: Samples) -> Sequence[IndexedCandidate]:
-    """Candidates for a number of training rows and for the features: with landmarks, or with columns of levels."""
-    first = group[0][1]
-    if first.features == "raw":
-        return [(i, replace(one, classifier=with_categories(one.classifier, train))) for i, one in group]
-    if not first.needs_landmarks(len(train)):
-        return group
-    shared = first.with_landmarks().transformer.feature_map
-    return [(i, one.with_landmarks(shared)) for i, one in group]
 
 
 def _list_fits(group: Sequence[IndexedCandidate]) -> list[list[IndexedCandidate]]:
@@ -400,19 +391,16 @@ class PreparedSplits:
 
     def restrict(self, candidate: Candidate) -> PreparedSplits:
         """The rows and the features that a candidate is fitted to."""
-        kept = candidate.subsample_evaluation_rows(self.train)
-        if kept is None and candidate.features == "prepared":
+        kept = candidate.training_rows(self.train, is_evaluation=True)
+        is_whole = len(kept) == len(self.train)
+        if is_whole and candidate.features == "prepared":
             return self
-        train = self.train
+        train = self.train if is_whole else self.train.take(kept)
         test = self.test
-        rows = self.rows
-        if kept is not None:
-            train = train.take(kept)
-            rows = rows[kept]
         if candidate.features == "raw":
             train = tree_samples(train)
             test = tree_samples(test)
-        return PreparedSplits(train, test, self.parts, rows)
+        return PreparedSplits(train, test, self.parts, self.rows[kept])
 
     @cached_property
     def held_out(self) -> dict[int, Samples]:
