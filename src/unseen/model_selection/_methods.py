@@ -601,13 +601,9 @@ register(
 def get_method(name: str) -> Method:
     """Return the method with a name; capitals do not matter."""
     for registered, method in METHODS.items():
-        if _normalize_name(registered) == _normalize_name(name):
+        if registered.lower() == name.strip().lower():
             return method
     raise ValueError(f"There is no method {name!r}; there are {', '.join(METHODS)}.")
-
-
-def _normalize_name(name: str) -> str:
-    return name.strip().lower()
 
 
 RESERVED_NAMES = ("auto", "help")  # these have another meaning in the parameter `methods` or in the command line
@@ -698,7 +694,7 @@ def _make_own_method(name: str, classifier: Any, grid: Any = None) -> Method:
     if not name.strip():
         raise ValueError(f"{name!r} cannot be the name of a method: it is empty. Use another name.")
     for existing in (*METHODS, *RESERVED_NAMES):
-        if _normalize_name(existing) == _normalize_name(name):
+        if existing.lower() == name.strip().lower():
             raise ValueError(
                 f"{name!r} cannot be the name of a method: {existing!r} is a registered or reserved name. Use another "
                 "name."

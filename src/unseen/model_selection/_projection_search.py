@@ -33,7 +33,7 @@ from ._evaluation import (
 )
 from ._methods import HEADS, METHODS
 from ._scoring import SCORING_NAMES, TIE_TOLERANCE, best_index, score_model
-from ._splitters import Split, domain_splits, resolve_splitter
+from ._splitters import domain_splits, resolve_splitter
 
 
 def _has_method(method: str) -> Callable[[Any], bool]:
@@ -304,7 +304,13 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
                 f"param_grid={self.param_grid!r} contains no setting. Use {{}} to score the estimator as it is."
             )
         candidates = self._candidates(settings)
-        results = self._score(candidates, data, splits)
+        config = EvaluationConfig(
+            scoring=self.scoring,
+            n_jobs=self.n_jobs,
+            description=f"{type(self.estimator).__name__} search",
+            verbose=self.verbose,
+        )
+        results = tabulate_candidates(candidates, data, splits, config)
         _report_failures(results["errors"])
         self.n_splits_ = len(splits)
         self.cv_results_ = make_cv_results(results, candidates)
@@ -360,13 +366,6 @@ class ProjectionSearchCV(MetaEstimatorMixin, BaseSelector):
                 )
             )
         return candidates
-
-    def _score(self, candidates: list[Candidate], data: Samples, splits: list[Split]) -> dict[str, Any]:
-        description = f"{type(self.estimator).__name__} search"
-        config = EvaluationConfig(
-            scoring=self.scoring, n_jobs=self.n_jobs, description=description, verbose=self.verbose
-        )
-        return tabulate_candidates(candidates, data, splits, config)
 
     def _settings(self) -> list[dict[str, Any]]:
         if self.param_grid is not None:
@@ -460,7 +459,13 @@ def make_cv_results(results: dict[str, Any], candidates: Sequence[Candidate]) ->
         "std_fit_time": fit_seconds.std(axis=1),
         "mean_score_time": predict_seconds.mean(axis=1),
         "std_score_time": predict_seconds.std(axis=1),
-        **_param_columns(params),
+        **{
+            f"param_{name}": np.ma.MaskedArray(
+                np.fromiter((setting.get(name) for setting in params), dtype=object, count=len(params)),
+                mask=[name not in setting for setting in params],
+            )
+            for name in dict.fromkeys(name for setting in params for name in setting)
+        },
         "params": params,
         **{f"split{k}_test_score": column for k, column in enumerate(scores.T)},
         "mean_test_score": means,
@@ -468,17 +473,6 @@ def make_cv_results(results: dict[str, Any], candidates: Sequence[Candidate]) ->
         "rank_test_score": rankdata(-np.nan_to_num(means, nan=-np.inf), method="min").astype(np.int32),
         "n_ties": np.array(n_ties),
         "transductive": np.array([candidate.transductive for candidate in candidates]),
-    }
-
-
-def _param_columns(params: list[dict[str, Any]]) -> dict[str, Any]:
-    names = dict.fromkeys(name for setting in params for name in setting)
-    return {
-        f"param_{name}": np.ma.MaskedArray(
-            np.fromiter((setting.get(name) for setting in params), dtype=object, count=len(params)),
-            mask=[name not in setting for setting in params],
-        )
-        for name in names
     }
 
 

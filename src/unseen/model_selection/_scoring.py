@@ -289,7 +289,7 @@ class Scorer:
 
     def _score(self, split: int, responses: Mapping[str, Any], classes: Labels) -> float:
         test = self.splits[split][1]
-        weight = None if self.samples.weight is None else self.samples.weight[test]
+        weight = self.samples.weights(test)
         y = self.samples.y[test]
         if not callable(self.scoring):
             return score_responses(self.scoring, y, responses, classes, weight)
@@ -299,9 +299,9 @@ class Scorer:
     def undefined_reason(self, split: int) -> str:
         """Why the metric is not defined on a split; empty if it is."""
         train, test = self.splits[split]
-        weight = self.samples.weight
+        weight = self.samples.weights(test)
         if weight is not None:
-            test = test[weight[test] > 0]
+            test = test[weight > 0]
             if not len(test):
                 return "its samples have no weight"
         if self.scoring not in RESPONSE_METRICS:
