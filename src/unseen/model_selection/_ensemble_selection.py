@@ -264,10 +264,10 @@ def limit_held_out_domains(domains: Sequence[tuple[str, Array, Ints]]) -> list[t
 class CrossFit(NamedTuple):
     """Predictions of an ensemble for held-out parts, before smoothing and the last calibration."""
 
-    # Candidates that take part (n_candidates,).
-    is_candidate: Mask
-    # Weights that are applied to each part (n_parts, n_candidates), fitted on the parts that its fold keeps.
+    # Weights of the deployed ensemble (n_candidates,), fitted on all parts.
     weights: Array
+    # Probabilities of each part without temperatures, with weights fitted on the parts that its fold keeps.
+    raw: list[Array]
     # Probabilities of the natural batch and of skewed ones, for each part.
     batches: list[list[Array]]
     # For each fold, probabilities of the parts that it keeps, each with weights fitted without that part and without
@@ -550,12 +550,10 @@ class OutOfDomainPredictions:
             ]
             for k, fold in enumerate(self._predicted_by)
         ]
-        deployed = {
-            k: average_members(part_weights[k], self._member_probabilities(k, -1))
-            for k, fold in enumerate(self._predicted_by)
-            if folds.kept[fold].any()
-        }
-        return CrossFit(mask, part_weights, batches, [*all_inner, deployed])
+        raw = [average_members(weights, self._member_probabilities(k)) for k, weights in enumerate(part_weights)]
+        P = {k: self._member_probabilities(k, -1) for k in range(len(self.codes))}
+        deployed = {k: average_members(part_weights[k], P[k]) for k in P if folds.kept[self._predicted_by[k]].any()}
+        return CrossFit(self._fit_weights(mask, P), raw, batches, [*all_inner, deployed])
 
     def _fit_weights(self, mask: Mask, P: Mapping[int, Array]) -> Array:
         """Pruned weights (n_candidates,), fitted on probabilities of some parts; uniform without any."""
@@ -579,12 +577,10 @@ class OutOfDomainPredictions:
             if graphs is not None:
                 batches = [smooth_probabilities(P, graphs[k][b], strength) for b, P in enumerate(batches)]
             finished.append([calibration.apply(P) for P in batches])
-        raw = [average_members(weights, self._member_probabilities(k)) for k, weights in enumerate(cross_fit.weights)]
-        P = {k: self._member_probabilities(k, -1) for k in range(len(self.codes))}
-        weights = self._fit_weights(cross_fit.is_candidate, P)
+        weights = cross_fit.weights
         order = [int(j) for j in np.argsort(-weights, kind="stable") if weights[j] > 0]
         betas = self.inverse_temperatures[-1, order]
-        fitted = self._report(order, weights[order], betas, steps[-1], raw, finished)
+        fitted = self._report(order, weights[order], betas, steps[-1], cross_fit.raw, finished)
         return replace(fitted, trial_name=name, trial_kind=kind)
 
     def _fit_last_steps(

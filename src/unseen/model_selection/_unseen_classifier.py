@@ -211,7 +211,7 @@ class UnseenClassifier(BaseSelector):
         self._validate_params()
         reset_fitted_attributes(self)
         reject_dask(X, type(self).__name__)
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=(np.float64, np.float32))
+        X, y = self._validate_samples(X, y, reset=True)
         self.classes_, _ = encode_classes(y, type(self).__name__)
         check_metric(self.scoring, self.classes_)
         methods = self._methods(X, len(self.classes_))
@@ -230,14 +230,21 @@ class UnseenClassifier(BaseSelector):
             verbose=self.verbose,
         )
         with single_thread():
-            model = self._select(methods, used, splits, plan, config)
-        self._set_results(model, _held_out_names(splits, domain))
+            ensemble = self._select(methods, used, splits, plan, config)
+        self.leaderboard_ = ensemble.leaderboard(_held_out_names(splits, domain))
+        self.members_ = ensemble.member_table
+        self.decisions_ = [test.reason for test in ensemble.acceptance_tests]
+        self.best_model_ = ensemble.name
+        self.best_kind_ = ensemble.kind
+        self.best_score_ = ensemble.mean
+        self._forecast_inputs = ensemble.forecast_inputs
+        self.calibration_ = ensemble.calibration
         self.source_domains_ = [] if sample_domain is None else np.unique(samples.domain.astype(str)).tolist()
 
         def collect(projection: Projection) -> Statistics:
             return collect_statistics(projection, samples.X, y, samples.domain)
 
-        self.best_estimator_, _ = refit_ensemble(model, used, plan, config, collect=collect)
+        self.best_estimator_, _ = refit_ensemble(ensemble, used, plan, config, collect=collect)
         return self
 
     def _select(
@@ -265,17 +272,6 @@ class UnseenClassifier(BaseSelector):
         )
         warn_about_failures(model.candidate_results)
         return model
-
-    def _set_results(self, ensemble: FittedEnsemble, names: list[str]) -> None:
-        """Set the attributes that describe the selection."""
-        self.leaderboard_ = ensemble.leaderboard(names)
-        self.members_ = ensemble.member_table
-        self.decisions_ = [test.reason for test in ensemble.acceptance_tests]
-        self.best_model_ = ensemble.name
-        self.best_kind_ = ensemble.kind
-        self.best_score_ = ensemble.mean
-        self._forecast_inputs = ensemble.forecast_inputs
-        self.calibration_ = ensemble.calibration
 
     @property
     def forecast_(self) -> Forecast:
@@ -384,7 +380,7 @@ class UnseenClassifier(BaseSelector):
             A new classifier; this one is not changed. `adaptation_` describes the level and the reason.
         """
         check_is_fitted(self, "best_estimator_")
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
+        X = self._validate_samples(X)
         check_not_adapted(getattr(self, "adaptation_", None))
         labels = np.asarray(y, dtype=object)
         if labels.shape != (X.shape[0],):
@@ -396,9 +392,7 @@ class UnseenClassifier(BaseSelector):
         source_data = None
         if source is not None:
             source_X, source_y, source_domain = source
-            source_X, source_y = validate_data(
-                self, source_X, source_y, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32)
-            )
+            source_X, source_y = self._validate_samples(source_X, source_y)
             source_data = make_samples(source_X, source_y, source_domain, None, None)
         adapted = copy.copy(self)
         adapted.best_estimator_, adapted.adaptation_ = adapt_ensemble(
@@ -417,12 +411,16 @@ class UnseenClassifier(BaseSelector):
         check_is_fitted(self, "best_estimator_")
         return plan_adaptation(self.best_estimator_)
 
+    def _validate_samples(self, X: Any, y: Any = "no_validation", *, reset: bool = False) -> Any:
+        """Validate samples, with labels if these are given."""
+        return validate_data(self, X, y, reset=reset, accept_sparse="csr", dtype=(np.float64, np.float32))
+
     def _get_classifiers(self) -> Sequence[Any]:
         return [getattr(self, "best_estimator_", EnsembleClassifier((), np.empty(0), np.empty(0)))]
 
     def _prepare_prediction(self, X: Any, sample_domain: Any) -> tuple[Any, Any]:
         check_is_fitted(self, "best_estimator_")
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=(np.float64, np.float32))
+        X = self._validate_samples(X)
         return bind_domains(self.best_estimator_, X, sample_domain)
 
     def __sklearn_tags__(self) -> Any:
