@@ -221,7 +221,7 @@ def test_classes_that_are_domains_cannot_be_told_from_them():
     X, y, d = sample(np.diag([30, 30, 30]), FIXED, np.random.default_rng(0))
     diagnosis = diagnose(X, y, sample_domain=d, n_permutations=19)
     assert [test.p_value is None for test in diagnosis.tests] == [False, False, True, True]
-    assert "cannot be told apart" in diagnosis.reading[0]
+    assert "cannot be distinguished" in diagnosis.reading[0]
     assert np.isnan(diagnosis.conditional_distances[0, 1])
     assert json.loads(json.dumps(diagnosis.summary()))["distances"]["conditional"][0][1] is None
     assert "not testable: no class was found in two domains" in str(diagnosis)

@@ -29,19 +29,19 @@ def closed_figures():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("nothing", "No shift detected in P(Y), P(X) or P(X|Y). That does not prove that there is none"),
+        ("nothing", "No shift detected in P(Y), P(X) or P(X|Y). There may still be a small one"),
         ("label shift", "Class proportions differ between domains, samples of one class do not"),
         (
             "every class moves",
             "Detected: a small shift of P(X) and a moderate shift of P(X|Y). Not detected: a shift of P(Y).",
         ),
         ("classes change places", "methods that match P(X) alone (DICA, SCA) do not see it"),
-        ("classes change places", "No shift that the classes have in common is detected"),
+        ("classes change places", "The classes move in different ways: no shift that they have in common is detected"),
         (
             "everything",
             "Detected: a large shift of P(Y), a moderate shift of P(X) and a moderate shift of P(X|Y). Samples of",
         ),
-        ("everything", "A shift that the classes have in common is detected"),
+        ("everything", "The classes have a"),
     ],
 )
 def test_the_reading_fits_the_shift(name, words):
@@ -65,7 +65,7 @@ def test_the_reading_says_what_the_table_says(conditional):
         found = {name: size for size, name in re.findall(r"a (\w+) shift of (P\([XY|]+\))", reading[0].split(".")[0])}
         assert [found.get(name) for name in ("P(Y)", "P(X)", "P(X|Y)")] == list(answers[:3])
         text = " ".join(reading)
-        assert ("in common is detected" in text) == (conditional is not None or common is not None)
+        assert ("in common" in text) == (conditional is not None or common is not None)
         assert ("Samples of one class differ" in text) == (conditional not in (None, "negligible"))
         assert reading[-1] == COMPARE_ADVICE
         assert "_" not in text  # no parameter: whoever reads this may hold none

@@ -104,18 +104,28 @@ def print_plan(model: Any, figure: Path | None, format: str) -> None:
 
 
 def show_plan(summary: dict[str, Any]) -> None:
-    """Print the sentences of a plan, and the curve of each level as a table."""
-    sizes = [str(point["labels"]) for curve in summary["curves"][:1] for point in curve["points"]]
-    title = f"Gain in accuracy, points, simulated on {len(summary['domains'])} held-out domains, by number of labels"
-    rows = [
-        [
-            curve["name"],
-            *("" if (gain := point["accuracy"]) is None else f"{100 * gain['mean']:+.1f}" for point in curve["points"]),
+    """Print the changes of accuracy and log loss by each level as a table, and the sentences of a plan."""
+    for curve in summary["curves"]:
+        rows = [
+            [
+                str(point["labels"]),
+                *_format_change(point["accuracy"], "{:+.1f}", 100),
+                *_format_change(point["log_loss"], "{:+.3f}", -1),
+            ]
+            for point in curve["points"]
         ]
-        for curve in summary["curves"]
-    ]
-    print_table(["level", *sizes], rows, title)
+        title = f"Change by {curve['name']}, simulated on {len(summary['domains'])} domains"
+        header = ["labels", "accuracy, %", "90% interval", "log loss", "90% interval"]
+        print_table(header, rows, title, n_text=0)
     print_lines(summary["sentences"])
+
+
+def _format_change(gain: dict[str, float] | None, number: str, unit: float) -> tuple[str, str]:
+    """Format the mean and the prediction interval of a gain; a gain in log loss is a negative change."""
+    if gain is None:
+        return "", ""
+    low, high = sorted((unit * gain["low"], unit * gain["high"]))
+    return number.format(unit * gain["mean"]), f"{number.format(low)} to {number.format(high)}"
 
 
 def show_adaptation(adaptation: dict[str, Any]) -> None:

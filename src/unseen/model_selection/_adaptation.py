@@ -324,9 +324,14 @@ class AdaptationPlan:
         return Decision(level, reason)
 
     def sentences(self) -> list[str]:
-        """What to expect from some numbers of labels, before any label is collected."""
+        """What to expect from some numbers of labels, before any label is collected; the points have the figures."""
+        numbers: dict[str, list[str]] = {}
+        for n in self.gains:
+            decision = self.choose(n)
+            advice = decision.reason if self.gain(n) is None else LEVELS[decision.level]
+            numbers.setdefault(advice, []).append(str(n))
         return [
-            *dict.fromkeys(self.choose(n).reason for n in self.gains),
+            *(advice if advice[-1] == "." else f"{', '.join(n)} labels: {advice}." for advice, n in numbers.items()),
             f"From {MIN_FEATURE_LABELS} labels on, effects of features are added where cross-validation on the labels "
             "shows a gain.",
         ]

@@ -340,10 +340,9 @@ def _calibration_text(calibration: Mapping[str, Any] | None) -> str:
         return ""
     before = calibration["before"]
     after = calibration["after"]
-    remark = "; scaling does not reduce it here" if after["log_loss"] > before["log_loss"] else ""
     return (
-        f"calibration error on held-out domains {100 * after['ece']:.1f} points ({100 * before['ece']:.1f} without "
-        f"temperature scaling), log loss {after['log_loss']:.3f}{remark} ({before['log_loss']:.3f} without)"
+        f"calibration error on held-out domains {100 * after['ece']:.1f} points, log loss {after['log_loss']:.3f}; "
+        f"without temperature scaling {100 * before['ece']:.1f} points, log loss {before['log_loss']:.3f}"
     )
 
 
@@ -352,8 +351,8 @@ def _novelty_text(reference: Mapping[str, float]) -> str:
         return ""
     furthest = max(reference, key=lambda name: reference[name])
     return (
-        f"median distance of a source domain to the nearest other one {float(median(reference.values())):.3f}; "
-        f"largest {reference[furthest]:.3f}, of {quote_label(furthest)}"
+        f"distance from a source domain to the nearest other one: median {float(median(reference.values())):.3f}, "
+        f"largest {reference[furthest]:.3f} ({quote_label(furthest)})"
     )
 
 

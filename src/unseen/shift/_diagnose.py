@@ -59,10 +59,7 @@ NUMBERS = ("statistic", "p_value", "p_adjusted", "effect")
 GRADES = ("negligible", "small", "moderate", "large")
 SHARE_THRESHOLDS = (0.01, 0.06, 0.14)  # of variance explained: Cohen's conventions
 POINT_THRESHOLDS = (5.0, 15.0, 30.0)  # of a class proportion, beyond what chance gives
-COMPARE_ADVICE = (
-    "Whether an invariant method helps is for compare to decide: it scores plain and invariant methods on held-out "
-    "domains."
-)
+COMPARE_ADVICE = "Use compare to measure on held-out domains whether an invariant method helps."
 
 
 @dataclass(frozen=True)
@@ -461,7 +458,7 @@ def _test_label_shift(
     n = int(counts.sum())
     text = (
         f"class {classes[j]} makes up {percent[low]:.0f}% of {domains[low]} and {percent[high]:.0f}% of "
-        f"{domains[high]}, {points[0]:.0f} points apart, where chance alone gives about {chance:.0f} "
+        f"{domains[high]}, {points[0]:.0f} points apart; by chance about {chance:.0f} "
         f"(p = {result.p_value:.2g}, n = {n})"
     )
     grade = grade_effect(points[0] - chance, POINT_THRESHOLDS)
@@ -491,15 +488,15 @@ def interpret_tests(diagnosis: Diagnosis) -> list[str]:
     label, covariate, conditional, common = diagnosis.tests
     if conditional.p_value is None:
         return [
-            "No class was found in two domains, so the effects of class and of domain cannot be told apart: whether "
-            "P(X|Y) moves cannot be tested. Making the domains alike would make the classes alike. Collect each class "
-            "in several domains."
+            "No class was found in two domains, so the effects of class and domain cannot be distinguished, and a "
+            "shift of P(X|Y) cannot be tested. Removing the difference between domains would remove that between "
+            "classes. Collect each class in several domains."
         ]
     shifted = [str(test.label) for test in diagnosis.class_tests if test.flagged]
     if not shifted and not any(test.flagged for test in diagnosis.tests):
         return [
-            f"No shift detected in P(Y), P(X) or P(X|Y). That does not prove that there is none: {diagnosis.n_used} "
-            "samples may be too few to reveal a small one.",
+            f"No shift detected in P(Y), P(X) or P(X|Y). There may still be a small one: {diagnosis.n_used} samples "
+            "may be too few to detect it.",
             COMPARE_ADVICE,
         ]
     detected = [f"a {test.effect_label} shift of {test.name}" for test in diagnosis.tests[:3] if test.flagged]
@@ -518,14 +515,16 @@ def interpret_tests(diagnosis: Diagnosis) -> list[str]:
         elif not covariate.flagged:
             sentences.append("The features as a whole do not: methods that match P(X) alone (DICA, SCA) do not see it.")
         else:
-            sentences.append("Class proportions look alike, as centering each new batch on its mean assumes.")
+            sentences.append(
+                "No shift of class proportions is detected, as centering of new batches assumes."
+            )
     elif has_label_shift and not conditional.flagged:
         sentences.append(f"Class proportions differ between domains, samples of one class do not: {prior_change}")
     reading = [" ".join(sentences)]
     if common.flagged:
-        reading.append(f"A shift that the classes have in common is detected, {common.effect_label} in size.")
+        reading.append(f"The classes have a {common.effect_label} shift in common.")
     elif conditional.flagged:
-        reading.append("No shift that the classes have in common is detected; they move in different ways.")
+        reading.append("The classes move in different ways: no shift that they have in common is detected.")
     if shifted:
         n_classes = len(diagnosis.class_tests)
         reading.append(f"The shift is detected in {len(shifted)} of {n_classes} classes: {enumerate_names(shifted)}.")
