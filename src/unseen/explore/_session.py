@@ -38,8 +38,7 @@ class Session:
 
     def __init__(self, table: Table, scale: Any, *, max_rows: int = MAX_ROWS, seed: int = 0) -> None:
         self.n_rows = len(table.y)
-        is_large = self.n_rows > max_rows
-        self.table = table.take(table.samples.subsample_rows(max_rows, seed)) if is_large else table
+        self.table = table.take(table.samples.subsample_rows(max_rows, seed))
         self.samples = self.table.samples
         self.domains = np.unique(self.table.domain).tolist()
         if len(self.domains) < 2:
