@@ -66,28 +66,12 @@ def store_text_as_codes(path):
 
 
 @pytest.mark.parametrize("damage", [wipe_a_page, cut_off, store_text_as_codes])
-def test_a_damaged_file_is_renamed_and_a_new_one_begun(path, damage):
+def test_a_damaged_file_is_an_error_that_names_it_and_is_not_changed(path, damage):
     damage(path)
     before = path.read_bytes()
-    with pytest.warns(
-        UserWarning, match=r"r\.sqlite is damaged .* renamed to .*r\.sqlite\.damaged, and the run starts"
-    ):
-        store = Store(path)
-    with store:
-        assert store.rows("k") == []
-        store.add("k", ROW)
-    assert path.with_name("r.sqlite.damaged").read_bytes() == before
-    assert sorted(file.name for file in path.parent.iterdir()) == ["r.sqlite", "r.sqlite.damaged"]
-    with Store(path) as store:  # which is sound, so that nothing is said
-        assert store.rows("k") == [ROW]
-
-
-def test_a_file_that_was_set_aside_earlier_is_not_replaced(path):
-    path.with_name("r.sqlite.damaged").write_text("an earlier one")
-    cut_off(path)
-    with pytest.warns(UserWarning, match=r"r\.sqlite\.damaged1"):
-        Store(path).__exit__()
-    assert path.with_name("r.sqlite.damaged").read_text() == "an earlier one"
+    with pytest.raises(ValueError, match=r"r\.sqlite is damaged .* Rename or remove the file; the same command then"):
+        Store(path)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("column", ["content = '{'", "content = '{}'", "content = '[1]'", "codes = x'00'"])
@@ -185,15 +169,15 @@ def run_with_store(tmp_path, command, store):
 
 
 @pytest.mark.parametrize("command", ["compare", "sites"])
-def test_a_command_starts_again_after_a_damaged_file(tmp_path, monkeypatch, command):
+def test_a_command_starts_again_when_a_damaged_file_is_removed(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     assert run_with_store(tmp_path, command, "r.sqlite")[0] == 0
     cut_off(tmp_path / "r.sqlite")
     code, text = run_with_store(tmp_path, command, "r.sqlite")
-    assert code == 0
-    assert "Note: r.sqlite is damaged" in text
-    assert "renamed to r.sqlite.damaged" in text
-    assert "damaged" not in run_with_store(tmp_path, command, "r.sqlite")[1]
+    assert code == 2
+    assert "Error: r.sqlite is damaged" in text
+    (tmp_path / "r.sqlite").unlink()
+    assert run_with_store(tmp_path, command, "r.sqlite")[0] == 0
 
 
 @pytest.fixture

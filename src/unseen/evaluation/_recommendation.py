@@ -116,18 +116,15 @@ def mean_interval(
     return Interval(mean, low, high, text, is_informative, n_domains)
 
 
+def validation_score(row: Row) -> float:
+    """The validation score of a row, by which a method is selected; minus infinity if there is none."""
+    return -np.inf if row.validation is None or np.isnan(row.validation) else row.validation
+
+
 def select_best_validated(rows: Iterable[Row], methods: Container[str]) -> Row | None:
-    """Select the row of some methods with the best validation score.
-
-    Ties are broken by the order of METHODS, then by that of the rows.
-    """
-    order = {name: -position for position, name in enumerate(METHODS)}
-
-    def rank(row: Row) -> tuple[float, int]:
-        validation = -np.inf if row.validation is None else row.validation
-        return float(np.nan_to_num(validation, nan=-np.inf)), order.get(row.method, -len(order))
-
-    return max((row for row in rows if row.method in methods and row.status == "ok"), key=rank, default=None)
+    """Select the row of some methods with the best validation score; in a tie the first one."""
+    successful = (row for row in rows if row.method in methods and row.status == "ok")
+    return max(successful, key=validation_score, default=None)
 
 
 @dataclass(frozen=True)
@@ -162,9 +159,8 @@ class ComparisonResults:
         return self.metric.scoring == "accuracy"
 
     def methods_of_kind(self, kind: str) -> list[str]:
-        """List the methods of a kind, in the order of METHODS, then of the rows."""
-        present = dict.fromkeys(row.method for row in self.rows if row.kind == kind)
-        return [name for name in METHODS if name in present] + [name for name in present if name not in METHODS]
+        """List the methods of a kind, in the order of the rows."""
+        return list(dict.fromkeys(row.method for row in self.rows if row.kind == kind))
 
     def _sample_scores(self, row: Row) -> Array:
         """Return the scores of single samples, or else the score of the row."""
@@ -189,11 +185,6 @@ class ComparisonResults:
             for domain, values in by_domain.items()
         ]
         return [float(values.mean()) for values in by_domain.values()], errors
-
-    def mean_interval(self, first: Sequence[str], second: Sequence[str]) -> Interval | None:
-        """Compute the mean difference of two sides over domains, with its interval; None without domains."""
-        means, errors = self.compare(first, second)
-        return mean_interval(means, errors, self.metric, self.bounds) if means else None
 
     @cached_property
     def scored_rows(self) -> dict[str, dict[str, list[Row]]]:
@@ -309,12 +300,16 @@ def make_verdict(results: ComparisonResults, selection: str = "domain") -> Verdi
         "Invariant projections against KFDA": (projections, ["KFDA"]),
         "Auto, transductive against auto": ([AUTO_TRANSDUCTIVE], auto),
     }
-    differences = {label: results.mean_interval(*pair) for label, pair in sides.items()}
-    intervals = {label: interval for label, interval in differences.items() if interval is not None}
+    differences = {label: results.compare(*pair) for label, pair in sides.items()}
+    intervals = {
+        label: mean_interval(means, errors, results.metric, results.bounds)
+        for label, (means, errors) in differences.items()
+        if means
+    }
     sentences = [f"{label}: {interval.text}." for label, interval in intervals.items()]
     headline = "Invariant and plain methods are not compared: that needs at least one of each."
     decision = "none"
-    if invariance := differences["Invariant against plain"]:
+    if invariance := intervals.get("Invariant against plain"):
         decision = ("none", "invariant", "plain")[invariance.sign]
         headline = {
             "invariant": f"Invariance helped: {invariance.text}, over plain classifiers.",
@@ -348,20 +343,17 @@ def recommend(results: ComparisonResults) -> Recommendation | None:
     others = [name for name in candidates if name != method]
     other = default if better else min(others, key=losses.__getitem__, default=None)
     metric = results.metric
+    names = [method] if other is None else [method, other]
+    log_losses = " against ".join(f"{losses[name]:.2f}" for name in names)
+    scores = " against ".join(format_score(metric, results.mean_score(name)) for name in names)
     if other is None:
-        figures = f"log loss {losses[method]:.2f}, {metric.label} {format_score(metric, results.mean_score(method))}"
-        reason = f"It is the only candidate: {figures}"
+        reason = "It is the only candidate"
+    elif better:
+        reason = f"It is clearly better than {other}"
     else:
-        if better:
-            reason = f"It is clearly better than {other}"
-        elif losses[method] <= losses[other]:
-            reason = "No alternative has a lower log loss"
-        else:
-            reason = "No alternative is clearly better"
-        scores = " against ".join(format_score(metric, results.mean_score(name)) for name in (method, other))
-        reason += f": log loss {losses[method]:.2f} against {losses[other]:.2f}"
-        reason += "" if better else f" of {other}"
-        reason += f", {metric.label} {scores}"
+        reason = f"No alternative {'has a lower log loss' if losses[method] <= losses[other] else 'is clearly better'}"
+        log_losses += f" of {other}"
+    reason += f": log loss {log_losses}, {metric.label} {scores}"
     forecast = results.forecast(method)
     by_domain = results.scores(method)
     worst = min(by_domain, key=by_domain.__getitem__)
@@ -387,8 +379,7 @@ def _best_validated(results: ComparisonResults, candidates: list[str]) -> str:
     """The method with the best mean validation score; in a tie the first one."""
 
     def mean_validation(name: str) -> float:
-        rows = [row for rows in results.scored_rows[name].values() for row in rows]
-        return float(np.mean([-np.inf if row.validation is None else row.validation for row in rows]))
+        return float(np.mean([validation_score(row) for rows in results.scored_rows[name].values() for row in rows]))
 
     return max(candidates, key=mean_validation)
 

@@ -34,6 +34,7 @@ from ..model_selection import (
     OutOfDomainPredictions,
     Prediction,
     Scorer,
+    Split,
     TableSize,
     TrialSplits,
     describe_method,
@@ -492,19 +493,20 @@ class Study(JobRunner):
         train = np.flatnonzero(bits)
         splits = [(train, rows) for rows, _ in training.parts.values()]
         resampled = frozenset(k for k, (_, is_resampled) in enumerate(training.parts.values()) if is_resampled)
-        keys = list(training.candidates)
-        predictions: dict[str, dict[str, Prediction]] = {part: {} for part in training.parts}
+        parts, keys = list(training.parts), list(training.candidates)
+        predictions: dict[str, dict[str, Prediction]] = {part: {} for part in parts}
         with single_thread():
-            for one in evaluate_candidates(
-                list(training.candidates.values()),
-                self.table.samples,
-                splits,
-                self.config,
-                with_decision_scores=True,
-                resampled=resampled,
-            ):
-                predictions[list(training.parts)[one.split]][keys[one.candidate]] = one
+            candidates = list(training.candidates.values())
+            for one in self._evaluate(candidates, self.table.samples, splits, resampled):
+                predictions[parts[one.split]][keys[one.candidate]] = one
         return predictions
+
+    def _evaluate(
+        self, candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], resampled: frozenset[int]
+    ) -> Iterator[Prediction]:
+        return evaluate_candidates(
+            candidates, samples, splits, self.config, with_decision_scores=True, resampled=resampled
+        )
 
     def predict(self, job: Job) -> list[Row]:
         """Select, fit and predict: one row for each method; a failure keeps its reason."""
@@ -516,17 +518,12 @@ class Study(JobRunner):
             return [replace(row, **entry.failure) for row, entry in placed]
         with single_thread(), ignore_warnings(UndefinedMetricWarning):  # the result shows where it is not defined
             predictions: Iterable[Prediction]
-            if job.validation is None:
-                predictions = evaluate_candidates(
-                    selection.candidates,
-                    selection.samples,
-                    trials.splits,
-                    self.config,
-                    with_decision_scores=True,
-                    resampled=trials.skewed_positions,
-                )
-            else:
+            if job.validation is not None:
                 predictions = selection.arrange(job.validation, self.table.samples.classes)
+            else:
+                predictions = self._evaluate(
+                    selection.candidates, selection.samples, trials.splits, trials.skewed_positions
+                )
             out_of_domain = OutOfDomainPredictions(
                 selection.candidates,
                 selection.samples,
@@ -565,14 +562,22 @@ class Study(JobRunner):
                 transductive=entry.transductive,
                 among=entry.candidates,
             )
-            model = HeldOutModel.fit(fitted, self.table, train, entry.plan, self, already_fitted)
+            preparation, _, ensemble, _ = refit_selected(
+                fitted,
+                self.table.take(train),
+                entry.plan,
+                self.config,
+                seed=self.protocol.seed,
+                already_fitted=already_fitted,
+            )
+            model = HeldOutModel(preparation, ensemble, self.table.samples.classes)
             codes, P = model.predict(self.table.samples.take(test))
-            scores = self._score(test, codes, P, model.ensemble)
+            scores = self._score(test, codes, P, ensemble.classes_)
             importance = None
             if row.method == self.importance_of:
                 held_out = self.table.samples.take(test)
                 score, losses = measure_importance(
-                    model.predict_proba, held_out, self.protocol.seed, in_batches=model.ensemble.transductive
+                    model.predict_proba, held_out, self.protocol.seed, in_batches=ensemble.transductive
                 )
                 importance = {"score": score, "losses": losses.tolist()}
         except expected as error:
@@ -589,7 +594,7 @@ class Study(JobRunner):
             accuracies=scores,
             validation=_validation_score(fitted, out_of_domain.results["mean_test_score"][positions]),
             settings=_describe_ensemble(fitted) if entry.is_ensemble else _describe_candidate(fitted, entry),
-            threshold=self._threshold(fitted, model.ensemble),
+            threshold=self._threshold(fitted, ensemble),
             transductive=fitted.is_transductive,
             seconds=seconds,
             importance=importance,
@@ -606,25 +611,18 @@ class Study(JobRunner):
             return choose_ensemble_threshold(fitted, ensemble, self.protocol.positive, threshold).threshold
         return DEFAULT_THRESHOLD if threshold is None else threshold
 
-    def _score(self, test: Ints, codes: Ints, P: Array, ensemble: EnsembleClassifier) -> dict[str, float]:
-        """Scores by target; NaN where the metric is not defined."""
+    def _score(self, test: Ints, codes: Ints, P: Array, known_classes: Labels) -> dict[str, float]:
+        """Scores by target; NaN where the metric is not defined, as for classes that were not in training."""
         samples = self.table.samples
         domain = samples.domain[test]
         targets = np.unique(domain).tolist()
-        splits = [(np.flatnonzero(~np.isin(samples.domain, targets)), test[domain == name]) for name in targets]
+        trained = np.flatnonzero(np.isin(samples.y, known_classes) & ~np.isin(samples.domain, targets))
+        splits = [(trained, test[domain == name]) for name in targets]
         scorer = Scorer(self.config.scoring, samples, splits)
-        known = P[:, np.isin(samples.classes, ensemble.classes_)]
-        decisions = known[:, 1] - known[:, 0] if known.shape[1] == 2 else known
-        scores = {}
-        for k, name in enumerate(targets):
-            rows = domain == name
-            responses = {
-                "predict_proba": known[rows],
-                "decision_function": decisions[rows],
-                "classes_": ensemble.classes_,
-            }
-            scores[name] = scorer(Prediction(0, k, codes[rows], responses))
-        return scores
+        return {
+            name: scorer.score_probabilities(k, P[domain == name], codes[domain == name])
+            for k, name in enumerate(targets)
+        }
 
 
 @dataclass(frozen=True)
@@ -670,22 +668,6 @@ class HeldOutModel:
     preparation: Any
     ensemble: EnsembleClassifier
     classes: Any
-
-    @classmethod
-    def fit(
-        cls,
-        selected: FittedEnsemble,
-        table: Table,
-        train: Ints,
-        plan: SizePlan,
-        study: Study,
-        already_fitted: FittedCandidates | None = None,
-    ) -> HeldOutModel:
-        """Fit preparation and members, except members that were fitted already, to the training rows."""
-        preparation, _, ensemble, _ = refit_selected(
-            selected, table.take(train), plan, study.config, seed=study.protocol.seed, already_fitted=already_fitted
-        )
-        return cls(preparation, ensemble, table.samples.classes)
 
     def predict(self, samples: Samples) -> tuple[Ints, Array]:
         """Classes of rows, as positions, and probabilities of all classes; 0 for classes without training rows."""

@@ -2,24 +2,21 @@
 
 In WAL mode each row is committed by itself, a process killed while it writes leaves the earlier rows intact, the
 primary key makes every row unique, and the file can be read while a run writes to it. SQLite checks the integrity of
-the file when it is opened: a damaged file is renamed, and the run starts again with a new one.
+the file when it is opened; a damaged file raises an error and is not changed.
 """
 
 from __future__ import annotations
 
 import io
 import json
-import os
 import sqlite3
 import tempfile
 import threading
-import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +44,7 @@ CREATE TABLE IF NOT EXISTS predictions (part TEXT PRIMARY KEY, content BLOB NOT 
 # Error codes of damage in a file with our application id; SQLITE_ERROR means that the schema does not parse.
 DAMAGE_CODES = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 STORE_ERRORS = (sqlite3.DatabaseError, UnicodeDecodeError)  # the latter where SQLite quotes a damaged schema
+START_AGAIN = "Rename or remove the file; the same command then starts again."
 STATUSES = ("ok", "failed", "skipped")
 StoredPredictions = Mapping[str, Prediction]  # of one validation part, by key of the candidate
 
@@ -165,13 +163,7 @@ class Store(AbstractContextManager["Store"]):
             raise ValueError(f"{self.path} is not a file. Use another name for the results file.")
         with _translate_sqlite_errors(self.path):
             _check_application(self.path)
-            try:
-                self._connection = _connect(self.path)
-            except STORE_ERRORS as error:
-                if _primary_code(error) not in DAMAGE_CODES:
-                    raise
-                _set_aside(self.path, error)
-                self._connection = _connect(self.path)
+            self._connection = _connect(self.path)
         self._identity = get_file_identity(self.path)
 
     def __exit__(self, *_: object) -> None:
@@ -294,10 +286,7 @@ def _translate_decode_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (EOFError, LookupError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(
-            f"{path} is damaged: a result in it cannot be decoded ({error}). Rename or remove the file; the same "
-            "command then starts again."
-        ) from error
+        raise ValueError(f"{path} is damaged: a result in it cannot be decoded ({error}). {START_AGAIN}") from error
 
 
 @contextmanager
@@ -307,16 +296,15 @@ def _translate_sqlite_errors(path: Path) -> Iterator[None]:
         yield
     except STORE_ERRORS as error:
         raise_if_disk_full(path, error)
-        if _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        # The primary code; errors of Python, such as for text not in UTF-8, have none.
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise ValueError(
                 f"{path} cannot be opened as a results file ({error}). Use another file, or change its permissions."
             ) from error
+        if code in DAMAGE_CODES:
+            raise ValueError(f"{path} is damaged ({error}). {START_AGAIN}") from error
         raise OSError(f"{path} cannot be read or written ({error}).") from error
-
-
-def _primary_code(error: Exception) -> int:
-    """Return the primary error code of SQLite; errors of Python, such as for text not in UTF-8, are SQLITE_ERROR."""
-    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 
 def _check_application(path: Path) -> None:
@@ -352,16 +340,3 @@ def _connect(path: Path | str) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def _set_aside(path: Path, error: Exception) -> None:
-    """Rename a damaged file."""
-    names = (path.with_name(f"{path.name}.damaged{number or ''}") for number in count())
-    new_path = next(name for name in names if not name.exists())
-    for ending in ("-wal", "-shm", ""):  # SQLite would apply a remaining log to the new file
-        if Path(f"{path}{ending}").exists():
-            os.rename(f"{path}{ending}", f"{new_path}{ending}")
-    warnings.warn(
-        f"{path} is damaged ({error}). It was renamed to {new_path}, and the run starts again with a new file.",
-        stacklevel=4,
-    )

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -283,7 +284,6 @@ def _validate_model(
         P = fitted.predict_proba(X, sample_domain=None if domain is None else site)
     data_name = str(data) if isinstance(data, (str, Path)) else "new data"
     table = Table(X, classes[codes], site, fitted.schema, [], data_name)
-    thresholds = dict.fromkeys(np.unique(site).tolist(), threshold)
     settings = replace(
         settings,
         method=name,
@@ -293,27 +293,36 @@ def _validate_model(
         notices=tuple(filter(None, [positive_rule, *(str(one.message) for one in caught)])),
     )
     subgroups = {one: read_subgroups(table, one) for one in by}
-    return ValidationResult(settings, _collect_predictions(table, classes, {name: P}, {name: thresholds}), subgroups)
+    return ValidationResult(settings, _collect_predictions(table, classes, {name: P}, settings), subgroups)
 
 
 def _collect_predictions(
-    table: Table, classes: Labels, named: Mapping[str, Array], thresholds: Mapping[str, Mapping[str, float | None]]
+    table: Table, classes: Labels, named: Mapping[str, Array], settings: ValidationSettings
 ) -> HeldOutPredictions:
-    """Collect probabilities of each method for all rows, and its thresholds, by site; NaN where there are none."""
+    """Collect probabilities of each method for all rows, NaN where there are none, and choose its thresholds.
+
+    A threshold with an aim is chosen for each site on the predictions of all other sites.
+    """
     tasks = [Task((), (site,)) for site in np.unique(table.domain).tolist()]
+    events = table.y == settings.positive
     rows = []
-    for task in tasks:
+    for task, (method, all_rows) in product(tasks, named.items()):
         is_held_out = table.domain == task.targets[0]
-        for method, all_rows in named.items():
-            row = Row(method, task.name, task.targets)
-            P = all_rows[is_held_out]
-            if not np.isfinite(P).any():
-                rows.append(replace(row, status="failed", reason="there are no predictions"))
-                continue
-            codes = P.argmax(axis=1)
-            accuracy = float(np.mean(classes[codes] == table.y[is_held_out]))
-            threshold = thresholds[method][task.targets[0]]
-            rows.append(replace(row, accuracy=accuracy, threshold=threshold, codes=codes, probabilities=P))
+        P = all_rows[is_held_out]
+        row = Row(method, task.name, task.targets)
+        if not np.isfinite(P).any():
+            rows.append(replace(row, status="failed", reason="there are no predictions"))
+            continue
+        threshold = settings.aim
+        if isinstance(threshold, str):
+            risks = all_rows[:, classes == settings.positive][:, 0]
+            is_used = ~is_held_out & np.isfinite(risks)
+            chosen = choose_domain_threshold(events[is_used], risks[is_used], table.domain[is_used], threshold)
+            # Predicted risks of 0 and 1 may be chosen, at which net benefit is not defined.
+            threshold = float(np.clip(chosen.threshold, CLOSEST_THRESHOLD, 1 - CLOSEST_THRESHOLD))
+        codes = P.argmax(axis=1)
+        accuracy = float(np.mean(classes[codes] == table.y[is_held_out]))
+        rows.append(replace(row, accuracy=accuracy, threshold=threshold, codes=codes, probabilities=P))
     return HeldOutPredictions(table, tasks, rows, classes)
 
 
@@ -431,16 +440,10 @@ def validate_predictions(
     check_threshold(aim, len(columns))
     if cost is not None:
         check_cost(cost)
-    named = {}
-    thresholds = {}
-    for key, values in (probabilities if isinstance(probabilities, dict) else {method: probabilities}).items():
-        P = _as_columns(values, len(labels), columns, positive)
-        _check_probabilities(P, site)
-        named[str(key)] = P[:, order]
-        risks = P[:, columns == positive]
-        thresholds[str(key)] = {
-            one: _other_sites_threshold(labels == positive, risks, site, one, aim) for one in np.unique(site).tolist()
-        }
+    by_method = probabilities if isinstance(probabilities, dict) else {method: probabilities}
+    named = {
+        str(key): _read_probabilities(values, site, columns, positive)[:, order] for key, values in by_method.items()
+    }
     settings = ValidationSettings(
         method=next(iter(named)),
         positive=positive,
@@ -457,43 +460,25 @@ def validate_predictions(
         names = np.asarray(values).astype(str)
         by_column[key] = {str(one): names == one for one in np.unique(names)}
     table = Table(np.empty((len(labels), 0)), labels, site, Schema(()), [], name)
-    return ValidationResult(settings, _collect_predictions(table, columns[order], named, thresholds), by_column)
+    return ValidationResult(settings, _collect_predictions(table, columns[order], named, settings), by_column)
 
 
-def _as_columns(values: Any, n_rows: int, classes: Labels, positive: Any) -> Array:
-    """Probabilities with one column for each class."""
+def _read_probabilities(values: Any, site: Labels, classes: Labels, positive: Any) -> Array:
+    """Probabilities with one column for each class; all rows of a site may be NaN."""
     P = np.asarray(values, dtype=np.float64)
-    if P.shape == (n_rows,) and len(classes) == 2:
-        P = np.column_stack([1 - P, P])
-        return P if classes[1] == positive else P[:, ::-1]
-    if P.shape != (n_rows, len(classes)):
+    if P.shape == (len(site),) and len(classes) == 2:
+        P = np.where(classes == positive, P[:, None], 1 - P[:, None])
+    if P.shape != (len(site), len(classes)):
         raise ValueError(
-            f"probabilities has shape {P.shape}, but there are {n_rows} rows and {len(classes)} classes. Give one "
+            f"probabilities has shape {P.shape}, but there are {len(site)} rows and {len(classes)} classes. Give one "
             "column per class, or the probability of the event."
         )
-    return P
-
-
-def _check_probabilities(P: Array, site: Labels) -> None:
-    """Raise ValueError for values that are not probabilities; all rows of a site may be NaN."""
-    with_predictions = np.isin(site, np.unique(site[np.isfinite(P).any(axis=1)]))
-    values = P[with_predictions]
-    if not len(values):
+    known = P[np.isin(site, np.unique(site[np.isfinite(P).any(axis=1)]))]
+    if not len(known):
         raise ValueError("probabilities has no values, only NaN.")
-    if not ((values >= 0) & (values <= 1)).all():
+    if not ((known >= 0) & (known <= 1)).all():
         raise ValueError(
             "probabilities has values that are NaN or not between 0 and 1. Pass probabilities, and NaN only for all "
             "rows of a domain without predictions."
         )
-
-
-def _other_sites_threshold(
-    events: Array, risks: Array, site: Labels, held_out: str, aim: str | float | None
-) -> float | None:
-    """Threshold for a site, chosen on the predictions (a column) of all others; None without an aim."""
-    if aim is None:
-        return None
-    is_used = (site != held_out) & np.isfinite(risks[:, 0])
-    threshold = choose_domain_threshold(events[is_used], risks[is_used, 0], site[is_used], aim).threshold
-    # Predicted risks of 0 and 1 may be chosen, at which net benefit is not defined.
-    return float(np.clip(threshold, CLOSEST_THRESHOLD, 1 - CLOSEST_THRESHOLD))
+    return P
