@@ -20,7 +20,6 @@ from ._report import (
     print_table,
     shorten,
 )
-from ._user_methods import select_methods
 
 NAME_WIDTHS = (9, 18)  # of domains in the header of the table: at least, and at most
 OTHER_WIDTH = 45  # of the other columns
@@ -73,7 +72,7 @@ def compare(
     from ..evaluation import compare as compare_methods
     from ..model_selection import get_metric
 
-    all_methods = select_methods(methods, with_models, comparison_methods(transductive))
+    all_methods = o.select_methods(methods, with_models, comparison_methods(transductive))
     metric_label = get_metric(metric).label  # an unknown name is an error before the table is read
     table = o.read_table(data, request, seed)
     plan = Protocol().plan(table.domain)
@@ -104,30 +103,12 @@ def compare(
         comparison.write_report(report)
         message_console.print(f"Wrote {report}")
     overview = comparison.overview
-    print_result(comparison.to_dict, lambda _: show_comparison(overview), output, format, list_scores(overview))
-    if any(method["failed"] and not method["skipped"] for method in overview["methods"]):
+    print_result(comparison.to_dict, lambda _: show_comparison(overview), output, format, comparison.records())
+    if any(method["status"] == "failed" for method in overview["methods"]):
         error_console.print(
             "Some methods failed; the reasons are listed above. Run the same command again to retry them."
         )
         raise typer.Exit(1)
-
-
-def list_scores(summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """List the scores of each method on each held-out domain; a score that is missing is None."""
-    return [
-        {
-            "method": method["name"],
-            "kind": method["kind"],
-            "transductive": method["transductive"],
-            "domain": domain,
-            "metric": summary["verdict"]["metric"],
-            "mean": cell["mean"] if cell else None,
-            "sd": cell["sd"] if cell else None,
-            "status": "ok" if cell else status_word(method),
-        }
-        for method in summary["methods"]
-        for domain, cell in method["accuracies"].items()
-    ]
 
 
 def show_comparison(summary: dict[str, Any]) -> None:
@@ -147,8 +128,9 @@ def show_comparison(summary: dict[str, Any]) -> None:
     for method in methods:
         row: list[Cell] = [f"{method['name']}{'*' * method['transductive']}"]
         for cell in method["cells"]:
-            text = status_word(method)
-            if cell["mean"] is not None:
+            if cell["mean"] is None:
+                text = method["status"]
+            else:
                 text = f"{factor * cell['mean']:.{digits}f}"
                 text += "" if cell["sd"] is None else f" ±{factor * cell['sd']:.{digits}f}"
             row.append(Text(text, style="bold" if cell["best"] else ""))
@@ -171,11 +153,4 @@ def print_failures(results: Iterable[tuple[str, dict[str, Any]]], transductive: 
         console.print(f"* transductive: {transductive}", style="dim")
     for name, result in named:
         if result["failed"]:
-            console.print(f"{name} {status_word(result)}: {result['failed']}", style="red")
-
-
-def status_word(method: dict[str, Any]) -> str:
-    """Word for a method, or a cell of a table, without a score."""
-    if method["skipped"]:
-        return "skipped"
-    return "failed" if method["failed"] else "undefined"
+            console.print(f"{name} {result['status']}: {result['failed']}", style="red")

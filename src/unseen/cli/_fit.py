@@ -10,7 +10,6 @@ import typer
 from . import _options as o
 from ._report import add_note, message_console, print_notices, print_result
 from ._show import print_card
-from ._user_methods import select_methods
 
 
 @o.with_table_options
@@ -63,7 +62,7 @@ def fit(
         raise ValueError("Pass one table, folder or quoted pattern as DATA; or --from with files of unseen aggregate.")
     with add_note("Nothing was written."):
         o.check_model_output(output, overwrite)
-        all_methods = select_methods(methods, with_models)
+        all_methods = o.select_methods(methods, with_models)
         n_methods = len(expand_methods(all_methods, transductive=transductive))
         get_metric(metric)  # raises an error for an unknown name before the table is read
         trusted_types = o.parse_names(trusted) or []

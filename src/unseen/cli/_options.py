@@ -33,6 +33,7 @@ from ._report import STANDARD_OUTPUT as STANDARD_OUTPUT
 from ._report import add_note, print_notices, print_table, set_quiet, translate_errors
 
 if TYPE_CHECKING:
+    from ..model_selection import Method
     from ..tables import Table, TableOptions
 
 DATA = "Data"
@@ -560,6 +561,18 @@ def parse_missing(items: Sequence[str] | None) -> dict[str, list[str]] | None:
     for column, value in parse_pairs(items, "--missing", "chol=0"):
         missing.setdefault(column, []).append(value)
     return missing or None
+
+
+def select_methods(names: str, locations: Sequence[str] | None, default: Sequence[str] = ()) -> list[Method]:
+    """Return the methods of --methods and the classifiers of --with, which replace methods of the same name."""
+    from ..model_selection import get_method
+    from ._user_methods import load_user_method
+
+    user_methods = {method.name: method for method in map(load_user_method, locations or [])}
+    methods = [user_methods.get(name) or get_method(name) for name in (parse_names(names) if names else default) or []]
+    if not methods and not user_methods:
+        raise ValueError("--methods must name at least one method. --methods help lists all.")
+    return list(dict.fromkeys([*methods, *user_methods.values()]))
 
 
 def read_table(data: Path, request: Request, seed: int) -> Table:

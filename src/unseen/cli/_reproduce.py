@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from . import _options as o
-from ._compare import print_failures, status_word
+from ._compare import print_failures
 from ._options import Command, CommandGroup
 from ._report import error_console, make_console, message_console, print_result, print_table, save_figure
 
@@ -219,7 +219,7 @@ def _show_accuracies(table: dict[str, Any], title: str) -> None:
 
 def _format_cell(cell: dict[str, Any]) -> Text:
     if cell["mean"] is None:
-        return Text(status_word(cell), style="red")
+        return Text(cell["status"], style="red")
     # A single score has two decimals, as in the paper.
     accuracy = f"{cell['mean']:.1f} ±{cell['sd']:.1f}" if cell["repeats"] > 1 else f"{cell['mean']:.2f}"
     text = Text(f"{accuracy}{'*' * cell['transductive']}", style="bold" if cell["best"] else "")

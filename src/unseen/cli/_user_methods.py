@@ -4,29 +4,13 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._options import parse_names
-
 if TYPE_CHECKING:
     from ..model_selection import Method
-
-
-def select_methods(names: str, locations: Sequence[str] | None, default: Sequence[str] = ()) -> list[Method]:
-    """Return the methods of --methods and the classifiers of --with, which replace methods of the same name."""
-    from ..model_selection import get_method, parse_methods
-
-    user_methods = {
-        method.name: method for method in parse_methods([load_user_method(location) for location in locations or []])
-    }
-    methods = [user_methods.get(name) or get_method(name) for name in (parse_names(names) if names else default) or []]
-    if not methods and not user_methods:
-        raise ValueError("--methods must name at least one method. --methods help lists all.")
-    return list(dict.fromkeys([*methods, *user_methods.values()]))
 
 
 def load_user_method(location: str) -> Method:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from ..utils.io import check_output_path
 from . import _options as o
 from ._report import add_note, make_console, message_console, print_notices, print_result, print_table
-from ._user_methods import select_methods
 
 
 @o.with_table_options
@@ -121,7 +120,7 @@ def validate(
     if compare_with == "none" and not with_models:
         others = []
     else:
-        others = select_methods(compare_with.replace("none", ","), with_models, DEFAULT_COMPARISONS)
+        others = o.select_methods(compare_with.replace("none", ","), with_models, DEFAULT_COMPARISONS)
     table = None if model is not None else o.read_table(data, request, seed)
     n_models = 0 if table is None else (1 + len(others)) * len(set(table.domain.tolist()))
     with add_note("Pass --store to keep results." if store is None else "Run the same command again to continue."):

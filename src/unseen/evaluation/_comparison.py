@@ -33,9 +33,9 @@ from ..utils.samples import Balance
 from ..utils.validation import encode_domains
 from ._protocol import Protocol
 from ._recommendation import ComparisonResults, Verdict, describe_imbalance, format_score, make_verdict
-from ._result import EvaluationResult, ValidationResult, ValidationSettings, read_threshold
+from ._result import EvaluationResult, ValidationResult, ValidationSettings
 from ._run import HeldOutPredictions, read_data, run
-from ._store import Row
+from ._store import Row, describe_failures, summarize_scores
 
 MAX_CONFUSION_CLASSES = 30  # in each confusion table: those that are confused most often
 MAX_VALIDATED_CLASSES = 12  # measures of more make neither a legible section nor a fast one
@@ -161,6 +161,22 @@ class Comparison(EvaluationResult):
             The results. Scores are fractions.
         """
         return {**self.overview, **self._details}
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return a record for each method and held-out domain; a score that is missing is None."""
+        return [
+            {
+                "method": method["name"],
+                "kind": method["kind"],
+                "transductive": method["transductive"],
+                "domain": domain,
+                "metric": self.verdict.metric.label,
+                **(cell or {"mean": None, "sd": None}),
+                "status": "ok" if cell else method["status"],
+            }
+            for method in self.overview["methods"]
+            for domain, cell in method["accuracies"].items()
+        ]
 
     def to_frame(self) -> Any:
         """Return the scores, methods by held-out domains, best first.
@@ -339,7 +355,7 @@ def compare(
             balance=balance,
             quick=quick,
             seed=random_state,
-            threshold=read_threshold(threshold),
+            threshold=threshold,
             positive=positive,
         )
     options = TableOptions(
@@ -420,27 +436,22 @@ def _describe_methods(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """
     domains = list(dict.fromkeys(row.domain for row in rows))
     methods = []
-    for name in dict.fromkeys(row.method for row in rows):
-        own = [row for row in rows if row.method == name]
-        cells: dict[str, dict[str, Any] | None] = {}
-        for domain in domains:
-            scores = [
-                row.accuracy for row in own if row.domain == domain and row.accuracy is not None and row.has_score
-            ]
-            sd = np.std(scores, ddof=1) if len(scores) > 1 else None
-            cells[domain] = {"mean": np.mean(scores), "sd": sd} if scores else None
-        means = [cell["mean"] for cell in cells.values() if cell]
+    for own in group_by(rows, lambda row: row.method):
+        scores: dict[str, list[float]] = {domain: [] for domain in domains}
+        for row in own:
+            if row.has_score and row.accuracy is not None:
+                scores[row.domain].append(row.accuracy)
+        cells = {domain: summarize_scores(values) if values else None for domain, values in scores.items()}
+        means: list[Any] = [cell["mean"] for cell in cells.values() if cell]
         is_complete = bool(means) and all(row.status == "ok" for row in own)
         methods.append(
             {
-                "name": name,
+                "name": own[0].method,
                 "kind": own[0].kind,
                 "transductive": any(row.transductive for row in own),
-                "mean": float(np.mean(means)) if is_complete else None,
-                "sd": float(np.std(means, ddof=1)) if is_complete and len(means) > 1 else None,
+                **summarize_scores(means if is_complete else []),
                 "seconds": round(sum(row.seconds for row in own), 3),
-                "failed": next((row.reason for row in own if row.status != "ok"), ""),
-                "skipped": any(row.status == "skipped" for row in own),
+                **describe_failures(own),
                 "accuracies": cells,
             }
         )

@@ -182,6 +182,7 @@ class Protocol:
         return replace(paper, **changes)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "threshold", read_threshold(self.threshold))
         get_metric(self.metric)
         for name, allowed in ALLOWED_VALUES.items():
             if getattr(self, name) not in allowed:
@@ -228,6 +229,14 @@ class Protocol:
             splitter = WithinDomainSplit(0.7, n_splits=1, random_state=self.seed + repeat)
         splits = splitter.split(train, source.y, source.group, sample_domain=source.domain)
         return [(train[a], train[b]) for a, b in splits]
+
+
+def read_threshold(threshold: str | float | None) -> str | float | None:
+    """Return the number that a text states, other aims as they are."""
+    try:
+        return threshold if threshold is None else float(threshold)
+    except ValueError:
+        return threshold
 
 
 def describe_run(table: Table, protocol: Protocol, preparation: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from ..utils.progress import track
 from ..utils.samples import Samples
 from ._protocol import Protocol, Task
 from ._run import Entry, Job, Study, parse_models
-from ._store import Row
+from ._store import Row, describe_failures, summarize_scores
 
 EQUALITY_DECIMALS = 9  # decimal places to which means are compared, since they may differ by rounding
 
@@ -53,13 +53,11 @@ def make_accuracy_table(
             {
                 "task": task,
                 "method": method,
-                "mean": float(np.mean(scores)) if scores else None,
-                "sd": float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0,
+                **summarize_scores(scores),
                 "repeats": len(scores),
                 "transductive": any(row.transductive for row in own),
                 "published": (published or {}).get((task, method)),
-                "failed": next((row.reason for row in own if row.status != "ok"), ""),
-                "skipped": any(row.status == "skipped" for row in own),
+                **describe_failures(own),
             }
         )
     means = np.array([cell["mean"] for cell in cells], dtype=float).round(EQUALITY_DECIMALS)

@@ -666,11 +666,3 @@ def _threshold(row: Row) -> float:
 
 def _as_frame(records: list[dict[str, Any]]) -> Any:
     return optional_import("pandas", "A frame").DataFrame(records)
-
-
-def read_threshold(threshold: str | float | None) -> str | float | None:
-    """Return the number that a text states, other aims as they are."""
-    try:
-        return threshold if threshold is None else float(threshold)
-    except ValueError:
-        return threshold

@@ -128,6 +128,22 @@ class Row:
         return self.status == "ok" and self.accuracy is not None and bool(np.isfinite(self.accuracy))
 
 
+def summarize_scores(scores: Sequence[float]) -> dict[str, float | None]:
+    """Mean and standard deviation; None without enough scores."""
+    return {
+        "mean": float(np.mean(scores)) if scores else None,
+        "sd": float(np.std(scores, ddof=1)) if len(scores) > 1 else None,
+    }
+
+
+def describe_failures(rows: Sequence[Row]) -> dict[str, Any]:
+    """The reason of the first failure, whether a method was skipped, and a word for its missing scores."""
+    failed = next((row.reason for row in rows if row.status != "ok"), "")
+    is_skipped = any(row.status == "skipped" for row in rows)
+    status = "skipped" if is_skipped else "failed" if failed else "undefined"
+    return {"failed": failed, "skipped": is_skipped, "status": status}
+
+
 class Store(AbstractContextManager["Store"]):
     """A file of results; use it as a context manager.
 

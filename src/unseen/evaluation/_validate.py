@@ -25,8 +25,8 @@ from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Schema, Table, TableOptions,
 from ..utils.optional_imports import environment_info
 from ..utils.samples import Balance
 from ..utils.validation import Labels, check_domains, format_list
-from ._protocol import Protocol, Task
-from ._result import ValidationResult, ValidationSettings, read_threshold
+from ._protocol import Protocol, Task, read_threshold
+from ._result import ValidationResult, ValidationSettings
 from ._run import HeldOutPredictions, parse_models, read_data, run
 from ._store import Row
 
