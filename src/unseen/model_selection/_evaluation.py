@@ -296,13 +296,14 @@ def evaluate_group(
 
 
 def _list_fits(group: Sequence[IndexedCandidate]) -> list[list[IndexedCandidate]]:
-    """Candidates by the classifier that they share; those with the same solution follow each other.
+    """Candidates by the classifier that they share; those with the same solution or kernel width follow each other.
 
     Projections that differ only in how they center new domains share a classifier. The largest number of components
     comes first, since its solution serves the others.
     """
     if not all(one.shares == "decomposition" and isinstance(one.transformer, Projection) for _, one in group):
-        return [[indexed] for indexed in group]
+        by_width = group_by(group, lambda indexed: _kernel_width(indexed[1]))
+        return [[indexed] for same_width in by_width for indexed in same_width]
 
     def classifier_key(indexed: IndexedCandidate) -> Hashable:
         projection = indexed[1].transformer
@@ -421,7 +422,7 @@ class PreparedSplits:
         test = data.test.X
         if width is not None:
             gamma = median_width(width, train) if isinstance(width, str) else width
-            train, test = data._keep("kernel", width, lambda: [np.exp(-gamma * part) for part in data.distances])
+            train, test = data._keep("kernel", width, lambda: data._evaluate_rbf(gamma))
         elif type(candidate.classifier) in (LogisticRegression, LinearSVC) and not candidate.own:
             train, test = data._keep("rotation", None, lambda: rotate_to_span(train, test))
         return Features(train, data._split_rows(test), {})
@@ -529,6 +530,13 @@ class PreparedSplits:
             K, K_test = (kernel.evaluate_from_distances(part.copy(), train.shape[1]) for part in self.distances)
             return K, K_test
         return kernel.evaluate_for_centering(train), kernel.evaluate_for_centering(test, train)
+
+    def _evaluate_rbf(self, gamma: float) -> list[Array]:
+        """Values of an rbf kernel between training rows, and between held-out rows and training rows."""
+        kernels = [part * -gamma for part in self.distances]
+        for K in kernels:
+            np.exp(K, out=K)  # a second array of this size would take as long as the exponentials
+        return kernels
 
     def _split_rows(self, Z: Any) -> dict[int, Any]:
         return {k: Z[rows] for k, rows in self.parts.items()}
