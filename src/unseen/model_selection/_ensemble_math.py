@@ -12,12 +12,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import brentq, minimize
 from scipy.sparse import csr_array
-from scipy.special import log_softmax, stdtr, xlogy
+from scipy.special import expit, log_expit, log_softmax, logsumexp, stdtr, xlogy
 
 from ..linalg import Array, Ints
 
@@ -44,25 +45,19 @@ TEMPERATURE_TOLERANCE = 1e-9
 # Enough steps to bisect the whole range to that tolerance; Newton steps usually take about seven.
 MAX_TEMPERATURE_STEPS = 80
 N_CALIBRATION_BINS = 15
-# Rows of a domain that count at most in the fit of a `LogitCalibration`: domains differ in ways that a slope and
+# Rows of a domain that count at most in the fit of the slope of two classes: domains differ in ways that a slope and
 # intercepts do not describe, so more rows of one domain are little further evidence about the next one.
 MAX_EFFECTIVE_ROWS = 100
-# Standard deviations of the weak normal priors: of the logarithm of the slope, of class offsets, and of the standard
-# deviation of intercepts (half-normal). Offsets are small, since members have the class frequencies of all domains.
-LOG_SLOPE_PRIOR = 0.5
-OFFSET_PRIOR = 0.3
-INTERCEPT_PRIOR = 1.0
-# Standard deviations of intercepts between domains from which the one with the largest likelihood is taken. The slope
-# changes little between neighbors of this grid.
-INTERCEPT_GRID = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
-# With more classes, domains have too few rows of each for offsets, and the slope is fitted alone.
-MAX_OFFSET_CLASSES = 50
-# Scoring steps decrease rapidly: after one below this, the error is far below that of any estimate.
-CALIBRATION_TOLERANCE = 1e-4
-# Groups of domains that are left out of the fit of a calibration in turn, to compare it with a temperature alone.
-N_CALIBRATION_GROUPS = 3
-MAX_CALIBRATION_STEPS = 50
-MAX_PRECISION = 1e12  # of intercepts that are zero
+# Mean and standard deviation of the normal prior of the logarithm of that slope: a mean of calibrated probabilities is
+# underconfident, and the deployed members are trained on one domain more than those that predict held-out domains.
+LOG_SLOPE_PRIOR = (0.2, 0.5)
+# Scales of the weak priors of the offset (normal) and of the standard deviation of intercepts (half-normal).
+OFFSET_PRIOR = 0.5
+DEVIATION_PRIOR = 1.0
+# Standardized intercepts of the trapezoidal rule that integrates the likelihood of a domain. With that many rows the
+# likelihood is smooth at this distance.
+INTERCEPT_NODES = np.linspace(-4, 4, 41)
+LOG_NODE_WEIGHTS = log_softmax(-(INTERCEPT_NODES**2) / 2)
 # A step that changes all weights by less than this does not show in any probability.
 WEIGHT_TOLERANCE = 1e-10
 MAX_WEIGHT_STEPS = 150
@@ -220,202 +215,94 @@ class LogitCalibration:
 IDENTITY = LogitCalibration()
 
 
-def fit_last_temperature(P: Arrays, codes: Codes, weights: RowWeights = None) -> LogitCalibration:
-    """Fit a temperature to out-of-domain probabilities (n_k, C): a slope without offsets, with smoothed labels."""
-    with np.errstate(divide="ignore"):
-        return LogitCalibration(fit_temperature([np.log(p) for p in P], codes, weights))
+def fit_last_slope(P: Arrays, codes: Codes, weights: RowWeights = None, *, stride: int = 1) -> LogitCalibration:
+    """Fit the slope of the last step to out-of-domain probabilities (n_k, C), without offsets.
 
+    For two classes it is that of a logistic calibration with a random intercept for each domain,
 
-def fit_last_calibration(P: Arrays, codes: Codes, weights: RowWeights = None, *, stride: int = 1) -> LogitCalibration:
-    """Calibration of out-of-domain probabilities (n_k, C): a temperature, or a slope and offsets if these are better.
+        log odds'(x) = slope * log odds(x) + offset + intercept_k,
 
-    Domains are left out of the fit in three groups, and the log losses of each are compared. The slope, with a random
-    intercept for each domain, must decrease the log loss of the temperature by more than the standard error over
-    domains. Of large domains these comparisons use the rows at a distance of `stride`.
+    where intercepts are normal. Without them, different class frequencies of domains would look like noise, and the
+    slope would be too flat within each domain. The slope maximizes the posterior density, jointly with the offset and
+    the standard deviation of the intercepts; the intercepts are integrated out. Each domain counts as at most
+    `MAX_EFFECTIVE_ROWS` rows; those at a distance of `stride` are used.
+
+    With more classes, intercepts of each class would describe the confusions of classes that are typical of a domain.
+    The slope given such intercepts is too large for a new domain, where they are not known. A temperature is fitted
+    instead.
     """
-    if not P:
+    if not P or P[0].shape[1] != 2:
+        with np.errstate(divide="ignore"):
+            return LogitCalibration(fit_temperature([np.log(p) for p in P], codes, weights))
+    domains = [rows[:, ::stride] for rows in _binary_rows(P, codes, weights)]
+    if not domains:
         return IDENTITY
-    groups = np.arange(len(P)) % N_CALIBRATION_GROUPS
-    slope_gains: list[float] = []
-    offset_gains: list[float] = []
-    for group in range(min(len(P), N_CALIBRATION_GROUPS)):
-        train = np.flatnonzero(groups != group).tolist()
-        test = np.flatnonzero(groups == group).tolist()
-        if not train:
-            continue
-        rows = [P[k][::stride] for k in train], [codes[k][::stride] for k in train]
-        row_weights = None if weights is None else [weights[k][::stride] for k in train]
-        calibration = fit_logit_calibration(*rows, row_weights)
-        losses = []
-        for step in (fit_last_temperature(*rows, row_weights), LogitCalibration(calibration.slope), calibration):
-            test_weights = None if weights is None else [weights[k] for k in test]
-            losses.append(domain_log_losses([step.apply(P[k]) for k in test], [codes[k] for k in test], test_weights))
-        slope_gains += (losses[0] - losses[1]).tolist()
-        offset_gains += (losses[0] - losses[2]).tolist()
-    has_offsets = bool(slope_gains) and bool(np.mean(offset_gains) > np.mean(slope_gains))
-    gains = np.array(offset_gains if has_offsets else slope_gains)
-    if len(gains) == 0 or gains.mean() <= standard_error(gains):
-        return fit_last_temperature(P, codes, weights)
-    calibration = fit_logit_calibration(P, codes, weights)
-    return calibration if has_offsets else LogitCalibration(calibration.slope)
+    log_odds, signs, share = np.hstack(domains)
+    sizes = np.array([rows.shape[1] for rows in domains])
+    starts = np.cumsum(sizes) - sizes
+    share = share / share.mean()
+    share = share * np.repeat(np.minimum(MAX_EFFECTIVE_ROWS / np.add.reduceat(share, starts), 1), sizes)
+    prior_mean = np.array([LOG_SLOPE_PRIOR[0], 0, 0])
+    prior_scale = np.array([LOG_SLOPE_PRIOR[1], OFFSET_PRIOR, DEVIATION_PRIOR])
+
+    def loss(parameters: Array) -> tuple[float, Array]:
+        """Negative log posterior of the log slope, the offset and the standard deviation, and its gradient."""
+        log_slope, offset, deviation = parameters
+        scaled = np.exp(log_slope) * log_odds
+        margins = signs[:, None] * ((scaled + offset)[:, None] + deviation * INTERCEPT_NODES)
+        by_node = np.add.reduceat(share[:, None] * log_expit(margins), starts) + LOG_NODE_WEIGHTS
+        log_likelihood = logsumexp(by_node, axis=1, keepdims=True)
+        # Residuals at each intercept, times its density given the rows of the domain.
+        residuals = (share * signs)[:, None] * expit(-margins)
+        residuals *= np.repeat(np.exp(by_node - log_likelihood), sizes, axis=0)
+        by_row = residuals.sum(axis=1)
+        gradient = np.array([by_row @ scaled, by_row.sum(), residuals.sum(axis=0) @ INTERCEPT_NODES])
+        standardized = (parameters - prior_mean) / prior_scale
+        return float(standardized @ standardized / 2 - log_likelihood.sum()), standardized / prior_scale - gradient
+
+    bounds = [LOG_INVERSE_TEMPERATURE_RANGE, (None, None), (0, None)]
+    fit = minimize(loss, np.array([0.0, 0.0, DEVIATION_PRIOR / 2]), jac=True, method="L-BFGS-B", bounds=bounds)
+    return LogitCalibration(float(np.exp(fit.x[0])))
+
+
+def fit_offsets(slope: float, P: Arrays, codes: Codes, weights: RowWeights = None) -> LogitCalibration:
+    """Fit the offsets of two classes, given the slope; with more classes there are none.
+
+    A new domain has no intercept, so the offsets are fitted without intercepts: predicted class frequencies equal those
+    of all rows, as they do for the members in training.
+    """
+    domains = _binary_rows(P, codes, weights) if P and P[0].shape[1] == 2 else []
+    if not domains:
+        return LogitCalibration(slope)
+    log_odds, signs, share = np.hstack(domains)
+    share = share / share.mean()
+
+    def gradient(offset: float) -> float:
+        residuals = expit(slope * log_odds + offset) - (signs > 0)
+        return float(share @ residuals) + offset / OFFSET_PRIOR**2
+
+    # At the root the gradient of the prior equals that of the rows, which is at most their weight.
+    bound = (1 + share.sum()) * OFFSET_PRIOR**2
+    offset = brentq(gradient, -bound, bound)
+    return LogitCalibration(slope, np.array([-offset, offset]) / 2)
+
+
+def _binary_rows(P: Arrays, codes: Codes, weights: RowWeights) -> list[Array]:
+    """Log odds of the second class, signs of the true class and weights (3, n_k) of rows that have log odds."""
+    per_domain = [np.ones(len(part)) for part in codes] if weights is None else weights
+    domains = []
+    for p, c, weight in zip(P, codes, per_domain, strict=True):
+        # A class that was absent from training has the probability 0.
+        is_used = (p > 0).all(axis=1) & (weight > 0)
+        if is_used.any():
+            log_odds = np.log(p[is_used, 1]) - np.log(p[is_used, 0])
+            domains.append(np.array([log_odds, 2.0 * c[is_used] - 1, weight[is_used]]))
+    return domains
 
 
 def standard_error(values: Array) -> float:
     """Standard error of a mean; zero for a single value."""
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-
-
-def fit_logit_calibration(P: Arrays, codes: Codes, weights: RowWeights = None) -> LogitCalibration:
-    """Fit a slope and class offsets to out-of-domain probabilities (n_k, C).
-
-    The slope is that of a logistic calibration with a random intercept for each domain,
-
-        log p'(c | x) = slope * log p(c | x) + offset_c + intercept_kc + const,
-
-    where intercepts are normal with a common standard deviation, that of the difference of any two classes. Without
-    them, different class frequencies of domains would look like noise, and the slope would be too flat within each
-    domain. The standard deviation maximizes the marginal likelihood, by Laplace's approximation. Each domain counts as
-    at most `MAX_EFFECTIVE_ROWS` rows in this fit.
-
-    A new domain has no intercept. Given the slope, its offsets are fitted without intercepts, to rows with their own
-    weights, so that predicted class frequencies equal observed ones, as those of the members do in training. Rows of a
-    class with probability 0 are left out; without any row nothing changes.
-    """
-    all_rows = _CalibrationRows.from_predictions(P, codes, weights)
-    if not all_rows.weights.any():
-        return IDENTITY
-    rows = all_rows.limited()
-    fit = best = _fit_intercepts(rows, INTERCEPT_GRID[0])
-    for deviation in INTERCEPT_GRID[1:]:
-        fit = _fit_intercepts(rows, deviation, start=fit)
-        if fit.log_evidence < best.log_evidence:
-            break
-        best = fit
-    marginal = _fit_intercepts(all_rows, 0.0, start=best, has_fixed_slope=True)
-    offsets = rows.contrasts @ marginal.shared[1:]
-    return LogitCalibration(float(np.exp(best.shared[0])), offsets if offsets.any() else None)
-
-
-class _CalibrationRows(NamedTuple):
-    """Rows of all domains, one domain after the other, for the fit of a calibration."""
-
-    margins: Array  # (n, C): log-probabilities less that of the most probable class
-    codes: Ints  # (n,): true classes
-    weights: Array  # (n,): with a mean of 1
-    sizes: Ints  # (m,): number of rows of each domain
-    contrasts: Array  # (C, C - 1): basis of offsets that sum to 0; differences of two offsets have unit variance
-
-    @classmethod
-    def from_predictions(cls, P: Arrays, codes: Codes, weights: RowWeights) -> Self:
-        all_P = np.concatenate(P)
-        all_codes = np.concatenate(codes)
-        share = np.ones(len(all_P)) if weights is None else np.concatenate(weights)
-        share = share * (true_class_values(all_P, all_codes) > 0)
-        share = share * (np.count_nonzero(share) / max(share.sum(), MIN_PROBABILITY))
-        with np.errstate(divide="ignore"):
-            margins = np.log(all_P) - np.log(all_P.max(axis=1, keepdims=True))
-        n_classes = all_P.shape[1]
-        contrasts = np.zeros((n_classes, 0))
-        if n_classes <= MAX_OFFSET_CLASSES:
-            contrasts = np.linalg.svd(np.eye(n_classes) - 1 / n_classes)[0][:, : n_classes - 1] / math.sqrt(2)
-        sizes = np.array([len(part) for part in codes])
-        return cls(np.maximum(margins, UNSEEN_CLASS_MARGIN), all_codes, share, sizes, contrasts)
-
-    def sum_by_domain(self, values: Array) -> Array:
-        """Sums (m, ...) of values (n, ...) of rows."""
-        return np.add.reduceat(values, np.cumsum(self.sizes) - self.sizes, axis=0)
-
-    def limited(self) -> Self:
-        """The same rows with smaller weights where those of a domain exceed `MAX_EFFECTIVE_ROWS`."""
-        totals = np.maximum(self.sum_by_domain(self.weights), MIN_PROBABILITY)
-        scale = np.minimum(MAX_EFFECTIVE_ROWS / totals, 1.0)
-        return self._replace(weights=self.weights * np.repeat(scale, self.sizes))
-
-    def log_loss(self, shared: Array, intercepts: Array) -> tuple[float, Array, Array]:
-        """Weighted log loss, and the gradient (m, 1 + q) and Fisher information (m, 1 + q, 1 + q) of each domain."""
-        Q = self.contrasts
-        weights = self.weights[:, None]
-        scaled = np.exp(shared[0]) * self.margins
-        logits = scaled + np.repeat((shared[1:] + intercepts) @ Q.T, self.sizes, axis=0)
-        logits -= logits.max(axis=1, keepdims=True)
-        P = np.exp(logits)
-        totals = P.sum(axis=1, keepdims=True)
-        P /= totals
-        loss = self.weights @ (np.log(totals[:, 0]) - true_class_values(logits, self.codes))
-        residuals = P.copy()
-        residuals[np.arange(len(P)), self.codes] -= 1
-        residuals *= weights
-        slope_gradient = np.sum(residuals * scaled, axis=1, keepdims=True)
-        gradient = self.sum_by_domain(np.hstack([slope_gradient, residuals @ Q]))
-        # The information is the covariance, over classes, of the derivatives of the logits: `scaled` and rows of Q.
-        weighted = weights * P
-        means = np.hstack([np.sum(P * scaled, axis=1, keepdims=True), P @ Q])
-        information = -np.array([part.T @ part for part in self.split(np.sqrt(weights) * means)])
-        information[:, 0, 0] += self.sum_by_domain(np.sum(weighted * scaled**2, axis=1))
-        information[:, 0, 1:] += self.sum_by_domain((weighted * scaled) @ Q)
-        information[:, 1:, 0] = information[:, 0, 1:]
-        information[:, 1:, 1:] += np.einsum("ca,kc,cb->kab", Q, self.sum_by_domain(weighted), Q)
-        return float(loss), gradient, information
-
-    def split(self, values: Array) -> list[Array]:
-        """Values of the rows of each domain."""
-        return np.split(values, np.cumsum(self.sizes)[:-1])
-
-
-class _InterceptFit(NamedTuple):
-    """Parameters at a standard deviation of intercepts, and the logarithm of their evidence."""
-
-    shared: Array  # (1 + q,): logarithm of the slope, coordinates of the offsets
-    intercepts: Array  # (m, q)
-    log_evidence: float
-
-
-def _fit_intercepts(
-    rows: _CalibrationRows, deviation: float, start: _InterceptFit | None = None, *, has_fixed_slope: bool = False
-) -> _InterceptFit:
-    """Maximize the penalized likelihood of slope, offsets and intercepts by Fisher scoring with step halving."""
-    q = rows.contrasts.shape[1]
-    shared = np.zeros(1 + q) if start is None else start.shared
-    intercepts = np.zeros((len(rows.sizes), q)) if start is None or not deviation else start.intercepts
-    precision = np.append(LOG_SLOPE_PRIOR**-2, np.full(q, OFFSET_PRIOR**-2))
-    free = slice(1, None) if has_fixed_slope else slice(None)
-    # A large precision keeps the intercepts at zero.
-    intercept_precision = deviation**-2 if deviation else MAX_PRECISION
-
-    def penalized_loss(shared: Array, intercepts: Array) -> tuple[float, Array, Array]:
-        loss, gradient, information = rows.log_loss(shared, intercepts)
-        penalty = precision @ shared**2 + intercept_precision * np.sum(intercepts**2)
-        return loss + float(penalty) / 2, gradient, information
-
-    value, gradient, information = penalized_loss(shared, intercepts)
-    for _ in range(MAX_CALIBRATION_STEPS):
-        # The blocks of the intercepts are eliminated from the linear equations of a step.
-        blocks = information[:, 1:, 1:] + intercept_precision * np.eye(q)
-        intercept_gradient = gradient[:, 1:] + intercept_precision * intercepts
-        coupling = np.linalg.solve(blocks, information[:, 1:, :])
-        total_information = np.diag(precision) + information.sum(axis=0)
-        total_information -= np.einsum("kqa,kqb->ab", information[:, 1:, :], coupling)
-        total_gradient = precision * shared + gradient.sum(axis=0)
-        total_gradient -= np.einsum("kqa,kq->a", coupling, intercept_gradient)
-        step = np.zeros(1 + q)
-        step[free] = -np.linalg.solve(total_information[free, free], total_gradient[free])
-        intercept_step = -np.linalg.solve(blocks, intercept_gradient[:, :, None])[:, :, 0] - coupling @ step
-        size = max(np.abs(step).max(), np.abs(intercept_step).max(initial=0.0))
-        while True:
-            proposal = shared + step, intercepts + intercept_step
-            proposed_value, gradient, information = penalized_loss(*proposal)
-            if proposed_value <= value or size < CALIBRATION_TOLERANCE:
-                break
-            step = step / 2
-            intercept_step = intercept_step / 2
-            size /= 2
-        shared, intercepts = proposal
-        value = proposed_value
-        if size < CALIBRATION_TOLERANCE:
-            break
-    determinants = np.linalg.slogdet(np.eye(q) + deviation**2 * information[:, 1:, 1:])[1]
-    log_prior = -0.5 * (deviation / INTERCEPT_PRIOR) ** 2
-    return _InterceptFit(shared, intercepts, float(log_prior - value - determinants.sum() / 2))
 
 
 def domain_log_losses(P: Arrays, codes: Codes, weights: RowWeights = None) -> Array:
