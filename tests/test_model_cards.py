@@ -148,7 +148,7 @@ def test_any_card_is_refused_or_serves_adaptation_and_prediction(file, tmp_path)
         (("scores", "rows"), {}, None),
         (("scores", "rows"), {"elsewhere": 3}, r"other domains in scores/rows than in scores/by_domain"),
         (("expected_performance", "bounds"), [0.0], r"expected_performance/bounds that are not two numbers"),
-        (("schema", "columns", 0, "kind"), "odd", r"does not describe the columns that the model needs"),
+        (("schema", "columns", 0, "kind"), "odd", r"schema/columns/0/kind = 'odd'; a kind of column is expected"),
     ],
 )
 def test_a_field_of_another_kind_is_named(file, tmp_path, path, value, message):

@@ -158,16 +158,28 @@ def test_how_a_card_is_laid_out_does_not_matter(described, model):
 
 
 WRONG_COLUMNS = {
-    "an unknown kind": (lambda s: s["columns"][0].update(kind="weird"), "'x0' has an invalid entry.*'weird'"),
-    "a kind that is none": (lambda s: s["columns"][0].update(kind=[]), "'x0' has an invalid entry"),
-    "a name that is none": (lambda s: s["columns"][0].update(name=7), "column 7 has an invalid entry"),
-    "levels that are numbers": (lambda s: s["columns"][4].update(levels=[1, 2, 3]), "'sex' has an invalid entry"),
-    "levels that are none": (lambda s: s["columns"][4].update(levels=5), "the columns that the model needs"),
-    "equal levels": (lambda s: s["columns"][4].update(levels=["f", "f", "m"]), "'sex' has an invalid entry"),
+    "an unknown kind": (
+        lambda s: s["columns"][0].update(kind="weird"),
+        "schema/columns/0/kind = 'weird'; a kind of column is expected",
+    ),
+    "a kind that is none": (
+        lambda s: s["columns"][0].update(kind=[]),
+        r"schema/columns/0/kind = \[\]; a kind of column is expected",
+    ),
+    "a name that is none": (lambda s: s["columns"][0].update(name=7), "schema/columns/0/name = 7; text is expected"),
+    "levels that are numbers": (
+        lambda s: s["columns"][4].update(levels=[1, 2, 3]),
+        "schema/columns/4/levels/0 = 1; text is expected",
+    ),
+    "levels that are none": (
+        lambda s: s["columns"][4].update(levels=5),
+        "schema/columns/4/levels = 5; a list is expected",
+    ),
+    "equal levels": (lambda s: s["columns"][4].update(levels=["f", "f", "m"]), "'sex' has equal levels"),
     "equal names": (lambda s: s["columns"][1].update(name="x0"), "2 columns are called 'x0'"),
-    "a label that is none": (lambda s: s.update(label=3), "label must be a name or null"),
+    "a label that is none": (lambda s: s.update(label=3), "schema/label = 3; text is expected"),
     "one column fewer": (lambda s: s["columns"].pop(), "its card names 4 columns, but the model takes 5"),
-    "no columns": (lambda s: s.pop("columns"), "the columns that the model needs"),
+    "no columns": (lambda s: s.pop("columns"), "its card lacks schema/columns"),
 }
 
 

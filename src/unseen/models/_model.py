@@ -146,7 +146,7 @@ class Model:
     @cached_property
     def schema(self) -> Schema:
         """The columns that the model needs."""
-        if "schema" not in self.card:
+        if not self.card.get("schema"):
             raise ModelFileError(f"{self.name}: its card does not describe the columns that the model needs.")
         return Schema.from_dict(self.card["schema"])
 
@@ -436,7 +436,7 @@ class Model:
             schema = self.schema.with_missing_values(missing)
         else:  # an array is encoded already
             n_features = self.table_model.preprocessor.n_features_in_
-            schema = Schema.from_names(self.schema.feature_names if "schema" in self.card else range(n_features))
+            schema = Schema.from_names(self.schema.feature_names if self.card.get("schema") else range(n_features))
         table = NewTable(data, schema, domain, batch_size, keep)
         if ensemble.smoothing and table.splits_domains:
             table.notices.append(

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from statistics import fmean, median
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from ..model_selection import METHODS, FittedEnsemble, Forecast, LeaderboardRow, describe_expected_performance
 from ..shift import Novelty
-from ..tables import Schema, SurveyedTable, Table, format_count
+from ..tables import DATE_FORMATS, Kind, Schema, SurveyedTable, Table, TableError, format_count
 from ..utils.io import escape_controls, plain_values
 from ..utils.optional_imports import environment_info
 from ..utils.validation import format_list
@@ -122,6 +122,8 @@ KINDS: dict[str, Callable[[Any], bool]] = {
     "a number from 0 to 1": lambda value: type(value) in (int, float) and 0 <= value <= 1,
     "true or false": lambda value: type(value) is bool,
     "text or a number": lambda value: type(value) in (bool, int, float, str),
+    "a kind of column": lambda value: type(value) is str and value in get_args(Kind),
+    "a format of dates": lambda value: type(value) is str and value in DATE_FORMATS,
     "a version": lambda value: type(value) is str and VERSION.fullmatch(value) is not None,
     "any value": lambda value: True,
 }
@@ -145,6 +147,19 @@ CARD_FIELDS: dict[str, Any] = {
         "classes": [{"class": "text or a number", "rows": "a count"}],
         "notices": ["text"],
         "columns?": [{"column": "text", "use": "text", "levels": "a count?", "why": "text?"}],
+    },
+    "schema?": {
+        "columns": [
+            {
+                "name": "text",
+                "kind": "a kind of column",
+                "levels": ["text"],
+                "date_format": "a format of dates",
+                "missing": "true or false",
+                "missing_values": ["text"],
+            }
+        ],
+        **dict.fromkeys(("label", "domain", "group"), "text?"),
     },
     "ensemble?": {
         "members": [{"model": "text", "weight": "a number from 0 to 1", "kind": "text"}],
@@ -200,13 +215,13 @@ def check_card(card: Any) -> None:
     members = (card.get("ensemble") or {}).get("members", [])
     if sum(member["weight"] for member in members) > 1 + WEIGHT_TOLERANCE:
         raise ValueError("its card has ensemble/members whose weights sum to more than 1")
-    if "schema" in card:
+    if card.get("schema"):
         try:
             Schema.from_dict(card["schema"])
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            reason = " ".join(getattr(error, "problems", []))
-            text = f"its card does not describe the columns that the model needs. {reason}"
-            raise ValueError(text.strip().removesuffix(".")) from error
+        except TypeError as error:  # of a field that no column has
+            raise ValueError(f"its card does not describe the columns that the model needs: {error}") from error
+        except TableError as error:
+            raise ValueError(f"its card has schema/columns that are not possible: {error.problems[0]}") from error
 
 
 def _check_value(value: Any, kind: Any, path: str) -> None:

@@ -297,7 +297,7 @@ def _check_predicts(model: Model) -> None:
     This is limited to a `TableModel`, for which `check_estimators` ensures that it computes with its arrays only.
     """
     table_model = model.estimator
-    if not isinstance(table_model, TableModel) or "schema" not in model.card:
+    if not isinstance(table_model, TableModel) or not model.card.get("schema"):
         return
     n_described = len(model.schema.columns)
     n_expected = table_model.preprocessor.n_features_in_

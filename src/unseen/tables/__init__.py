@@ -30,6 +30,7 @@ from ._preparation import TablePreparation
 from ._schema import (
     NEW_LEVEL_CODE,
     Column,
+    Kind,
     NewValues,
     Scale,
     Schema,
@@ -39,6 +40,7 @@ from ._schema import (
 )
 from ._survey import check_name_lengths, choose_batch_size
 from ._values import (
+    DATE_FORMATS,
     TableError,
     as_frame,
     as_text,

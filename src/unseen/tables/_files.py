@@ -13,8 +13,6 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import ZipFile
@@ -491,12 +489,10 @@ def read_mat(path: Path) -> dict[str, Array]:
     from scipy.io import loadmat
     from scipy.sparse import issparse
 
-    # Older versions of SciPy do not have the parameter spmatrix.
-    load = partial(loadmat, spmatrix=False) if "spmatrix" in signature(loadmat).parameters else loadmat
     with warnings.catch_warnings():
         warnings.filterwarnings("error", DISTORTING_WARNINGS)
         try:
-            loaded = load(path)
+            loaded = loadmat(path)
         except NotImplementedError as error:
             raise ValueError("it is a MATLAB file of version 7.3. Save it with '-v7', or as a table") from error
     variables = {name: value for name, value in loaded.items() if not name.startswith("__")}

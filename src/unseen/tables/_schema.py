@@ -15,7 +15,6 @@ from ..linalg import check_squares
 from ..utils.validation import format_list
 from ._column_roles import ROLES, parse_missing_values
 from ._values import (
-    DATE_FORMATS,
     ISO_FORMAT,
     MAX_SHOWN,
     as_levels,
@@ -224,32 +223,19 @@ class Schema:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Schema:
-        """Make a schema from the result of `to_dict`; raise TableError if it is not valid."""
-        columns = []
-        problems = []
-        for entry in data["columns"]:
-            levels = tuple(entry["levels"])
-            column = Column(**{**entry, "levels": levels, "missing_values": tuple(entry["missing_values"])})
-            texts = (column.name, *levels, *column.missing_values)
-            is_valid = (
-                column.kind in get_args(Kind)
-                and column.date_format in DATE_FORMATS
-                and isinstance(column.missing, bool)
-                and all(isinstance(text, str) for text in texts)
-                and len(set(levels)) == len(levels)
-            )
-            if not is_valid:
-                problems.append(f"column {column.name!r} has an invalid entry: {column}.")
-            columns.append(column)
-        schema = cls(**{**data, "columns": tuple(columns)})
+        """Make a schema from the result of `to_dict`; raise TableError if names or levels are repeated."""
+        columns = tuple(
+            Column(**{**entry, "levels": tuple(entry["levels"]), "missing_values": tuple(entry["missing_values"])})
+            for entry in data["columns"]
+        )
+        problems = find_repeated_names(column.name for column in columns)
         problems += [
-            f"{role} must be a name or null; got {getattr(schema, role)!r}."
-            for role in ROLES
-            if not isinstance(getattr(schema, role), str | None)
+            f"column {column.name!r} has equal levels."
+            for column in columns
+            if len(set(column.levels)) < len(column.levels)
         ]
-        problems += find_repeated_names(column.name for column in columns)
         raise_table_error(problems, "The description of the columns")
-        return schema
+        return cls(**{**data, "columns": columns})
 
 
 USES = {"numeric": "number", "categorical": "category", "date": "date, as days since 1970"}
