@@ -70,14 +70,14 @@ def predict_penguins() -> list[str]:
     within = cross_val_score(plain, X, y, cv=10).mean()
     accuracies = []
     invariant_accuracies = []
+    cidg = CIDG(kernel="linear", centering="target")
+    invariant = make_pipeline(StandardScaler(), cidg, LogisticRegression())
     for name in names:
         is_new = species == name
-        scaler = StandardScaler().fit(X[~is_new])
-        train, test = scaler.transform(X[~is_new]), scaler.transform(X[is_new])
-        cidg = CIDG(kernel="linear", centering="target").fit(train, y[~is_new], sample_domain=species[~is_new])
-        accuracies.append(LogisticRegression().fit(train, y[~is_new]).score(test, y[is_new]))
-        classifier = LogisticRegression().fit(cidg.transform(train), y[~is_new])
-        invariant_accuracies.append(classifier.score(cidg.transform(test), y[is_new]))
+        train, test = X[~is_new], X[is_new]
+        accuracies.append(plain.fit(train, y[~is_new]).score(test, y[is_new]))
+        invariant.fit(train, y[~is_new], cidg__sample_domain=species[~is_new])
+        invariant_accuracies.append(invariant.score(test, y[is_new]))
     return [
         "2. Penguins: the sex of a species that is not in the training data",
         f"   {'':22}{''.join(f'{name:>11}' for name in names)}",

@@ -515,9 +515,7 @@ def interpret_tests(diagnosis: Diagnosis) -> list[str]:
         elif not covariate.flagged:
             sentences.append("The features as a whole do not: methods that match P(X) alone (DICA, SCA) do not see it.")
         else:
-            sentences.append(
-                "No shift of class proportions is detected, as centering of new batches assumes."
-            )
+            sentences.append("No shift of class proportions is detected, as centering of new batches assumes.")
     elif has_label_shift and not conditional.flagged:
         sentences.append(f"Class proportions differ between domains, samples of one class do not: {prior_change}")
     reading = [" ".join(sentences)]
