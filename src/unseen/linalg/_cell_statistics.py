@@ -172,9 +172,8 @@ def krylov_spectra(
     max_size = min(MAX_KRYLOV_SIZE, len(K) // 4)
     basis = np.empty((max_size - max_size % (KRYLOV_STEP * width), len(K)))  # one vector per row
     small = np.empty((len(basis), len(basis)))
-    rng = np.random.default_rng(
-        0
-    )  # Any vectors without a symmetry of the data work. A fixed seed gives reproducible results.
+    # Any vectors without a symmetry of the data work. A fixed seed gives reproducible results.
+    rng = np.random.default_rng(0)
     block = np.vstack([membership.indicators.toarray(), rng.normal(size=(n_random if len(basis) else 0, len(K)))])
     for end in range(width, len(basis) + 1, width):
         for _ in range(2):  # A second pass removes what cancellation leaves.
