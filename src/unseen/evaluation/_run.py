@@ -702,13 +702,11 @@ def _describe_candidate(fitted: FittedEnsemble, entry: Entry) -> dict[str, Any]:
 
 def _describe_ensemble(ensemble: FittedEnsemble) -> dict[str, Any]:
     """The settings of an ensemble in plain values."""
-    description = ensemble.to_dict()
-    weights: dict[str, float] = {}
-    for member in description["members"]:
-        weights[member["model"]] = weights.get(member["model"], 0.0) + member["weight"]
+    forecast = ensemble.forecast
+    ends = (forecast.mean, forecast.lower, forecast.upper)
     return {
-        "model": description["name"],
-        "members": weights,
-        "smoothing": description["smoothing"],
-        "forecast": [end if np.isfinite(end) else None for end in description["forecast"]],
+        "model": ensemble.name,
+        "members": ensemble.weights_by_model,
+        "smoothing": ensemble.smoothing,
+        "forecast": [end if np.isfinite(end) else None for end in ends],
     }

@@ -509,9 +509,7 @@ def smooth_probabilities(P: Array, graph: csr_array, strength: float, max_iterat
     Z = P
     for _ in range(max_iterations):
         previous = Z
-        Z = log_P + scaled_graph @ Z
-        Z = np.exp(Z - Z.max(axis=1, keepdims=True))
-        Z /= Z.sum(axis=1, keepdims=True)
+        Z = softmax(log_P + scaled_graph @ Z)
         if np.abs(Z - previous).max() < SMOOTHING_TOLERANCE:
             break
     return Z

@@ -157,6 +157,14 @@ class FittedEnsemble:
         ]
 
     @property
+    def weights_by_model(self) -> dict[str, float]:
+        """Sums of the weights of members that differ in their settings only, by name."""
+        weights: dict[str, float] = {}
+        for member, weight in zip(self.members, self.weights.tolist(), strict=True):
+            weights[member.variant] = weights.get(member.variant, 0.0) + weight
+        return weights
+
+    @property
     def acceptance_tests(self) -> list[AcceptanceTest]:
         """Tests of the transductive steps."""
         return [trial.acceptance_test for trial in self.trials if trial.acceptance_test is not None]
@@ -184,9 +192,7 @@ class FittedEnsemble:
 
     def leaderboard(self, names: Sequence[str]) -> Leaderboard:
         """Ensembles and candidates, best first; `names` are those of held-out domains."""
-        weights: dict[str, float] = {}
-        for member, weight in zip(self.members, self.weights.tolist(), strict=True):
-            weights[member.variant] = weights.get(member.variant, 0.0) + weight
+        weights = self.weights_by_model
         rows = [
             LeaderboardRow(
                 model=result.name,
