@@ -16,7 +16,8 @@ def adapt(
     site: Annotated[
         Path | None,
         typer.Argument(
-            metavar="SITE", help="Table of one new domain with labels. Rows without a label serve transductive models."
+            metavar="SITE",
+            help="Table of one new domain with labels. Only transductive models use rows without a label.",
         ),
     ] = None,
     *,

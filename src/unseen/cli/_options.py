@@ -300,13 +300,16 @@ Cost = Annotated[
         EVALUATION,
         metavar="MISS:ALARM",
         show_default="that of the threshold",
-        help="Cost of a missed event to that of a false alarm in net benefit, such as 5:1.",
+        help="Cost of a missed event relative to that of a false alarm in net benefit, such as 5:1.",
     ),
 ]
 Event = Annotated[
     str, make_option(EVALUATION, metavar="NAME", help="Name of the event in texts.", show_default="the class")
 ]
-Unit = Annotated[str, make_option(EVALUATION, metavar="NAME", help="Name of rows in texts.", show_default="rows")]
+Unit = Annotated[
+    str,
+    make_option(EVALUATION, metavar="NAME", help="Name of rows in texts, such as patients.", show_default="rows"),
+]
 TauPrior = Annotated[
     Literal["none", "empirical"],
     make_option(EVALUATION, help="Prior on the standard deviation between sites, for few sites."),

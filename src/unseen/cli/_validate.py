@@ -33,7 +33,7 @@ def validate(
         o.make_option(
             o.METHODS,
             metavar="NAMES",
-            help="Baselines to validate as well, comma-separated; none for none.",
+            help="Baselines to validate as well, comma-separated; or none.",
             show_default="logistic regression, boosted trees and a forest",
         ),
     ] = "",
