@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import doctest
+import os
 import re
 import runpy
 import shlex
 import shutil
+import subprocess
+import sys
 import textwrap
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
@@ -183,8 +187,10 @@ def run(words: list[str]) -> tuple[int, str]:
         with patch("sys.argv", words[1:]):
             runpy.run_path(words[1], run_name="__main__")
         return 0, ""
+    if words[0] == "sh":
+        return run_script(words)
     if words[0] != "unseen":
-        raise ValueError(f"Pages that are run tell their readers to run unseen or python; got {shlex.join(words)}.")
+        raise ValueError(f"Pages that are run tell their readers to run unseen, python or sh; got {shlex.join(words)}.")
     from unseen.cli._app import app
 
     with patch("unseen.cli._report.PIPE_WIDTH", WIDTH), patch("sys.argv", words):  # which a model's card tells of
@@ -192,6 +198,18 @@ def run(words: list[str]) -> tuple[int, str]:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.exit_code, "\n".join(line.rstrip() for line in PROGRESS.sub("", result.output).splitlines())
+
+
+def run_script(words: list[str]) -> tuple[int, str]:
+    """The exit code and the errors of a script for the shell, which finds `unseen` of this interpreter."""
+    with TemporaryDirectory() as folder:
+        command = Path(folder) / "unseen"
+        code = "import sys; from unseen.cli import main; sys.argv[0] = 'unseen'; main()"
+        command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -c "{code}" "$@"\n', encoding="utf-8")
+        command.chmod(0o755)
+        environment = {**os.environ, **TERMINAL, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+        done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    return done.returncode, done.stderr if done.returncode else ""
 
 
 def cheap(words: list[str]) -> list[str]:

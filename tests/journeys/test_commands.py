@@ -359,3 +359,80 @@ def test_the_command_and_the_verb_store_the_same_card(home, rare_events):
     assert any("class 01" in notice for notice in by_verb["data"]["notices"])
     for part in ("data", "scores", "expected_performance", "ensemble", "threshold"):
         assert by_command[part] == by_verb[part], part
+
+
+# Studies without moving rows
+
+
+@pytest.fixture(scope="module")
+def study(home):
+    """A folder with the rows of seven sites, and the plan that one of them drafted."""
+    folder = home / "study"
+    folder.mkdir()
+    data = make_table(folder / "all.csv", n_rows=4200, n_sites=7, mixed=True, seed=11)
+    rows = pl.read_csv(data.path)
+    for site in data.sites:
+        rows.filter(pl.col("site") == site).drop("site").write_csv(folder / f"{site.replace(' ', '_')}.csv")
+    run("plan", "study.toml", "--from", "site_00.csv", "--label", "outcome", cwd=folder)
+    return folder, sorted(path.stem for path in folder.glob("site_*.csv"))
+
+
+@pytest.fixture(scope="module")
+def study_models(study):
+    folder, sites = study
+    for site in sites:
+        run("aggregate", f"{site}.csv", "--plan", "study.toml", "-o", f"{site}.stats.json", cwd=folder)
+    run("fit", "--from", *[f"{site}.stats.json" for site in sites], "-o", "models.unseen", cwd=folder)
+    return folder / "models.unseen"
+
+
+def test_plan_lists_what_sites_agree_on(study):
+    done = run("plan", "study.toml", "--format", "json", cwd=study[0])
+    plan = json.loads(done.stdout)
+    assert [column["column"] for column in plan["columns"]] == ["x0", "x1", "x2", "x3", "x4", "x5", "arrival"]
+    assert plan["smallest_cell"] == 10
+
+
+def test_aggregate_writes_the_means_of_a_site(study, study_models):
+    folder, sites = study
+    content = json.loads((folder / f"{sites[2]}.stats.json").read_text())
+    rows = pl.read_csv(folder / f"{sites[2]}.csv")
+    x0 = content["plan"]["columns"]["x0"]
+    for code, name in enumerate(content["plan"]["classes"]):
+        own = rows.filter(pl.col("outcome") == name)
+        assert content["counts"][code] == own.height
+        assert content["means"][code][0] == pytest.approx((own["x0"].mean() - x0["center"]) / x0["scale"])
+
+
+def test_fit_from_statistics_predicts_a_new_site(study, study_models, new_site):
+    pl.read_csv(new_site.path).with_columns(arrival=pl.lit("walk-in")).write_csv(study[0] / "new.csv")
+    run("predict", study_models, "new.csv", "-o", "predictions.csv", cwd=study[0])
+    risk = pl.read_csv(study[0] / "predictions.csv")["probability_class 01"].to_numpy()
+    assert roc_auc_score(new_site.y == "class 01", risk) > 0.85
+
+
+def test_combine_reports_the_auc_of_rows_that_never_moved(study, study_models):
+    folder, sites = study
+    for site in sites:
+        arguments = ("--model", study_models, "--aggregate", f"{site}.site.json")
+        run("validate", f"{site}.csv", *arguments, "--quiet", cwd=folder)
+    files = [f"{site}.site.json" for site in sites]
+    arguments = ("--model", study_models, "-o", "final.unseen", "--report", "report.html", "--format", "json")
+    result = json.loads(run("combine", *files, *arguments, cwd=folder).stdout)
+    auc = {record["site"]: record["value"] for record in result["measures"] if record["measure"] == "auc"}
+    assert sorted(auc) == sites
+    assert (folder / "report.html").stat().st_size > 50_000
+    rows = pl.read_csv(folder / "all.csv").drop_nulls()
+    X = rows[["x0", "x1", "x2", "x3", "x4", "x5"]].to_numpy()
+    y, site = (rows["outcome"] == "class 01").to_numpy(), rows["site"].to_numpy()
+    risk = cross_val_predict(
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        X,
+        y,
+        groups=site,
+        cv=LeaveOneGroupOut(),
+        method="predict_proba",
+    )[:, 1]
+    reference = [roc_auc_score(y[site == name], risk[site == name]) for name in np.unique(site)]
+    assert np.mean(list(auc.values())) == pytest.approx(np.mean(reference), abs=0.02)
+    run("validate", "all.csv", "--domain", "site", "--model", "final.unseen", cwd=folder)
