@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
-from glob import glob, has_magic
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -464,7 +464,7 @@ def name_site(site: str | None, output: Path) -> str:
 
 def expand_patterns(paths: Iterable[Path]) -> list[Path]:
     """Return the files of patterns that the shell did not expand, and other names as they are."""
-    return [Path(name) for path in paths for name in (sorted(glob(str(path))) if has_magic(str(path)) else [str(path)])]
+    return [Path(name) for path in paths for name in sorted(glob(str(path))) or [str(path)]]
 
 
 Request = Any  # a function of `with_options`
