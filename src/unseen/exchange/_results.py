@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -203,8 +203,7 @@ class SiteResults:
         results = [_result_from_record(entry, site) for entry in record.records("results")]
         if not 1 <= len(results) <= MAX_SETTINGS or len({result.setting for result in results}) < len(results):
             record.fail("results", f"1 to {MAX_SETTINGS} different settings are expected")
-        object.__setattr__(site, "results", tuple(results))
-        return site
+        return replace(site, results=tuple(results))
 
 
 def _result_to_dict(result: ModelResults, classes: list[Any]) -> dict[str, Any]:
