@@ -156,11 +156,19 @@ def combine(
     names = [result.setting for result in first.results]
     losses = np.array([[site_result(site, name).measures["log_loss", None].value for name in names] for site in sites])
     selected = names[int(losses.mean(axis=0).argmin())]
-    reported = [_select_for_site(losses, i, names) for i in range(len(sites))]
+    reported = [names[0]]
+    if len(sites) > 1:  # for each site, the setting that is best at the other sites
+        reported = [names[int(np.delete(losses, i, axis=0).mean(axis=0).argmin())] for i in range(len(sites))]
     site_results = {site.site: (site, site_result(site, name)) for site, name in zip(sites, reported, strict=True)}
     method = "model"
+    facts: dict[str, Any] = {
+        "version": __version__,
+        "command": command,
+        "design": "Sites sent estimates, counts and histograms; no row left a site.",
+    }
     notices = [f"{site.site}: {text}." for site in sites for text in site.notes]
     if first.study:
+        facts |= {"exchanged": True, "imputation": "the center in the plan of the study", "scale": "of the plan"}
         methods = {name.partition(",")[0] for name in names}
         method = methods.pop() if len(methods) == 1 else "discriminant of " + " or ".join(sorted(methods))
         table = ", ".join(f"{name}: {loss:.3f}" for name, loss in zip(names, losses.mean(axis=0), strict=True))
@@ -181,7 +189,7 @@ def combine(
         unit=unit,
         external="" if first.study else first.model,
         notices=tuple(notices),
-        facts=_make_facts(first, command),
+        facts=facts,
     )
     fitted = None
     if model is not None:
@@ -223,20 +231,6 @@ def _check_same(sites: Sequence[SiteResults]) -> None:
     n_rows = int(sum(site.counts.sum() for site in sites))
     if n_rows > MAX_ROWS:
         raise ExchangeError(f"The sites have {n_rows:,} rows; results of at most {MAX_ROWS:,} can be combined.")
-
-
-def _select_for_site(losses: Array, i: int, names: Sequence[str]) -> str:
-    """The setting with the lowest mean log loss at the other sites; at the only site, the first."""
-    others = np.delete(losses, i, axis=0)
-    return names[int(others.mean(axis=0).argmin())] if len(others) else names[0]
-
-
-def _make_facts(first: SiteResults, command: str) -> dict[str, Any]:
-    design = "Sites sent estimates, counts and histograms; no row left a site."
-    facts: dict[str, Any] = {"version": __version__, "command": command, "design": design}
-    if first.study:
-        facts |= {"exchanged": True, "imputation": "the center in the plan of the study", "scale": "of the plan"}
-    return facts
 
 
 def _make_predictions(

@@ -141,7 +141,7 @@ class StudyModels:
             {"setting": setting.name, "fits": [fit.to_dict() for fit in fits.values()]}
             for setting, fits in self.models.items()
         ]
-        return {"plan": self.plan.to_dict(), "sites": list(self.sites), "models": models}
+        return {"plan": self.plan.content, "sites": list(self.sites), "models": models}
 
     def unseen_by(self, site: str) -> Iterator[tuple[Setting, Discriminant]]:
         """Iterate over the models that were fitted without a site; of all sites for one that took no part."""
@@ -196,7 +196,7 @@ def fit_statistics(files: Sequence[SiteStatistics | str | os.PathLike[str]]) -> 
     sites.sort(key=lambda site: site.site)
     plan = sites[0].plan
     for site in sites:
-        if site.plan.to_dict() != plan.to_dict():
+        if site.plan.content != plan.content:
             raise ExchangeError(
                 f"{site.source}: follows another plan than {sites[0].source}. Send both sites the same plan, and "
                 "aggregate again."

@@ -111,7 +111,9 @@ class StudyPlan:
     feature_map : {"linear", "random"}
         Features of the projections: the prepared columns, or random features of the rbf kernel.
     n_features, gamma, seed
-        Number of random features, coefficient of the kernel, and seed.
+        Number of features, coefficient of the kernel, and seed.
+    content : dict
+        The plan as it was written.
 
     Examples
     --------
@@ -149,22 +151,15 @@ class StudyPlan:
     @classmethod
     def from_record(cls, record: Record) -> StudyPlan:
         """Check a plan that was read from a file."""
-        known = {
-            "name",
-            "label",
-            "classes",
-            "positive",
-            "threshold",
-            "smallest_cell",
-            "features",
-            "columns",
-            "settings",
-        }
-        record.check_keys(known)
+        content = record.content
+        defaults: dict[str, Any] = {"positive": None, "threshold": 0.5, "smallest_cell": SMALLEST_CELL, "features": {}}
+        record.check_keys({"name", "label", "classes", "columns", "settings", *defaults})
+        record = Record({**defaults, **content}, record.source, record.path)
         classes = read_classes(record)
         positive = None
         if len(classes) == 2:
-            positive = record.content.get("positive", classes.tolist()[1])
+            positive = record.content["positive"]
+            positive = classes.tolist()[1] if positive is None else positive
             if positive not in classes.tolist():
                 record.fail("positive", f"is not a class. Use one of {format_list(classes.tolist())}", positive)
         columns, centers, scales, units = _read_columns(record.record("columns"))
@@ -172,24 +167,23 @@ class StudyPlan:
         if label in [column.name for column in columns]:
             record.fail("columns", f"has the label {label!r}, which cannot be a feature as well")
         schema = Schema(tuple(columns), label=label)
-        features = record.record("features") if "features" in record.content else Record({}, record.source, "features")
-        features.check_keys({"map", "n_features", "gamma", "seed"})
-        feature_map = features.text("map") if "map" in features.content else "linear"
-        if feature_map not in ("linear", "random"):
-            features.fail("map", "use linear or random; landmarks are rows, which stay at their site", feature_map)
         width = sum(len(column.levels) + 1 if column.kind == "categorical" else 1 for column in columns)
-        n_features = features.count("n_features", 1, MAX_FEATURES) if "n_features" in features.content else 300
         if width > MAX_FEATURES:
             record.fail("columns", f"give {width} features; at most {MAX_FEATURES} are allowed")
+        map_defaults = {"map": "linear", "n_features": 300, "gamma": 1 / width, "seed": 0}
+        record.record("features").check_keys(map_defaults)
+        features = Record({**map_defaults, **record.content["features"]}, record.source, "features")
+        feature_map = features.text("map")
+        if feature_map not in ("linear", "random"):
+            features.fail("map", "use linear or random; landmarks are rows, which stay at their site", feature_map)
+        n_features = features.count("n_features", 1, MAX_FEATURES)
         return cls(
             name=record.text("name"),
             label=label,
             classes=classes,
             positive=positive,
-            threshold=record.number("threshold", 1e-6, 1 - 1e-6) if "threshold" in record.content else 0.5,
-            smallest_cell=(
-                record.count("smallest_cell", 1, MAX_CELL) if "smallest_cell" in record.content else SMALLEST_CELL
-            ),
+            threshold=record.number("threshold", 1e-6, 1 - 1e-6),
+            smallest_cell=record.count("smallest_cell", 1, MAX_CELL),
             centers=centers,
             scales=scales,
             units=units,
@@ -197,9 +191,9 @@ class StudyPlan:
             settings=tuple(_read_settings(record)),
             feature_map=feature_map,
             n_features=width if feature_map == "linear" else n_features,
-            gamma=features.number("gamma", 1e-9, 1e9) if "gamma" in features.content else 1 / width,
-            seed=features.count("seed", 0, 2**32 - 1) if "seed" in features.content else 0,
-            content=record.content,
+            gamma=features.number("gamma", 1e-9, 1e9),
+            seed=features.count("seed", 0, 2**32 - 1),
+            content=content,
         )
 
     @cached_property
@@ -284,10 +278,6 @@ class StudyPlan:
                 if frame.height:
                     prepared = np.asarray(self.preprocessor.transform(encoded), dtype=np.float64)
                     yield prepared, np.where(np.isnan(codes), -1, codes).astype(np.intp)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the plan as it was written, for JSON."""
-        return dict(self.content)
 
     def summary(self) -> dict[str, Any]:
         """Describe the plan in values that JSON can represent."""
