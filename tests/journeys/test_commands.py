@@ -407,7 +407,7 @@ def test_aggregate_writes_the_means_of_a_site(study, study_models):
 def test_fit_from_statistics_predicts_a_new_site(study, study_models, new_site):
     pl.read_csv(new_site.path).with_columns(arrival=pl.lit("walk-in")).write_csv(study[0] / "new.csv")
     run("predict", study_models, "new.csv", "-o", "predictions.csv", cwd=study[0])
-    risk = pl.read_csv(study[0] / "predictions.csv")["probability_class 01"].to_numpy()
+    risk = pl.read_csv(study[0] / "predictions.csv")["p(class 01)"].to_numpy()
     assert roc_auc_score(new_site.y == "class 01", risk) > 0.85
 
 
