@@ -72,6 +72,7 @@ METHODS = (*BASELINES, AUTOGLUON, OURS, OURS_TRANSDUCTIVE)
 ARRAY_METHODS = ("logistic regression", "random forest", OURS, OURS_TRANSDUCTIVE)
 METRICS = ("accuracy", "AUC", "log loss")
 IS_LOSS = {"accuracy": False, "AUC": False, "log loss": True}
+SHORT_NAMES = {"logistic regression": "logistic", "gradient boosting": "boosting", "random forest": "forest"}
 DECIMALS = {"accuracy": 1, "AUC": 1, "log loss": 3}
 # Columns of docs/results/ensembles.csv with accuracies of the same tasks by an earlier version.
 EARLIER = {OURS: "transductive=False (natural)", OURS_TRANSDUCTIVE: "pool (natural)"}
@@ -388,10 +389,11 @@ def write_means(rows: list[dict[str, Any]], path: Path) -> None:
 
 
 def write_by_set(rows: list[dict[str, Any]], methods: Sequence[str], path: Path) -> None:
-    """Write, for each metric, one row per set and one for the mean over sets, with methods as columns."""
+    """Write, for each metric, one row per set and one for the mean over sets, with methods as columns, ours first."""
+    methods = sorted(methods, key=BASELINES.__contains__)
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["Metric", "Data", *methods])
+        writer.writerow(["Metric", "Data", *(SHORT_NAMES.get(method, method) for method in methods)])
         for metric in METRICS:
             means = set_means(rows, metric)
             for data, values in means.items():

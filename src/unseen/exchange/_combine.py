@@ -27,7 +27,7 @@ MAX_ROWS = 5_000_000  # of all sites: curves are drawn from one entry for each
 
 @dataclass(frozen=True, eq=False)
 class CombinedValidation(ValidationResult):
-    """Result of :func:`combine`: a :class:`~unseen.evaluation.ValidationResult` without rows.
+    """Result of :func:`~unseen.exchange.combine`: a :class:`~unseen.evaluation.ValidationResult` without rows.
 
     Estimates, summaries and case mix are those of the sites. Curves and distributions of risks are drawn from
     histograms, as if rows were spread over their bin.

@@ -84,7 +84,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What all sites of a study agree on: see :func:`load_plan`.
+    """What all sites of a study agree on: see :func:`~unseen.exchange.load_plan`.
 
     Attributes
     ----------

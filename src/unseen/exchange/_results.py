@@ -78,7 +78,7 @@ class ModelResults:
 
 @dataclass(frozen=True)
 class SiteResults:
-    """Results of one or more models on the rows of a site, without these rows: see :func:`score_site`.
+    """Results of one or more models on the rows of a site, without these rows: see :func:`~unseen.exchange.score_site`.
 
     Attributes
     ----------
@@ -342,7 +342,7 @@ def score_site(
     Returns
     -------
     results : SiteResults
-        To save to a file, for :func:`combine`.
+        To save to a file, for :func:`~unseen.exchange.combine`.
 
     Examples
     --------

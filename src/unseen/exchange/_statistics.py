@@ -25,7 +25,7 @@ MAX_DISTANCE = 5.0  # scales between the mean of a column and its center, beyond
 
 @dataclass(frozen=True)
 class SiteStatistics:
-    """Statistics of the rows of one site: see :func:`aggregate`.
+    """Statistics of the rows of one site: see :func:`~unseen.exchange.aggregate`.
 
     Attributes
     ----------
