@@ -170,8 +170,8 @@ def fit_statistics(files: Sequence[SiteStatistics | str | os.PathLike[str]]) -> 
     Returns
     -------
     model : unseen.models.Model
-        Predicts with the first setting of the plan, until :func:`~unseen.exchange.combine` has selected one. Its card holds the models
-        without each site, which the sites evaluate by :func:`~unseen.exchange.score_site`.
+        Predicts with the first setting of the plan, until :func:`~unseen.exchange.combine` has selected one. Its card
+        holds the models without each site, which the sites evaluate by :func:`~unseen.exchange.score_site`.
 
     Examples
     --------
