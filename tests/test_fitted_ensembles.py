@@ -215,7 +215,7 @@ def test_a_wide_forecast_of_few_rows_does_not_promise_that_fewer_domains_are_eno
     """All domains agree by luck, and the forecast takes the spread that so few rows leave."""
     scores = [0.5, 0.5, 0.5, 0.5]
     text = describe(forecast(np.array(scores), n_rows=np.full(4, 6.25)), scores)
-    spread = int(re.search(r"a standard deviation of (\d+) points, so that", text)[1])
+    spread = int(re.search(r"a standard deviation of (\d+) points", text)[1])
     assert spread >= 9  # 10 on the scale of the scores, a little less on that of the forecast
 
 

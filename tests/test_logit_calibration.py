@@ -1,4 +1,4 @@
-"""The last calibration of an ensemble: a slope with random intercepts of domains, and offsets of two classes."""
+"""The last calibration of an ensemble: for two classes a slope, with random intercepts of domains."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from unseen import UnseenClassifier
 from unseen.model_selection import _ensemble_math as calibration
-from unseen.model_selection._ensemble_math import IDENTITY, LogitCalibration, fit_last_slope, fit_offsets, softmax
-
-
-def fit_calibration(P, codes, weights=None):
-    """Slope and offsets, fitted to the same rows."""
-    return fit_offsets(fit_last_slope(P, codes, weights).slope, P, codes, weights)
+from unseen.model_selection._ensemble_math import IDENTITY, LogitCalibration, fit_last_calibration, softmax
 
 
 def make_world(n_domains=8, n_rows=300, n_classes=2, *, slope=1.0, offsets=0.0, deviation=0.0, seed=0):
@@ -59,30 +54,22 @@ def negative_log_posterior(parameters, P, codes):
 def test_the_slope_maximizes_the_posterior_with_integrated_intercepts(n_rows, deviation):
     P, codes = make_world(5, n_rows, slope=1.4, deviation=deviation, seed=1)
     expected = minimize(negative_log_posterior, [0.0, 0.0, 0.5], (P, codes), method="Nelder-Mead", tol=1e-7)
-    assert fit_last_slope(P, codes).slope == pytest.approx(np.exp(expected.x[0]), rel=1e-3)
+    assert fit_last_calibration(P, codes).slope == pytest.approx(np.exp(expected.x[0]), rel=1e-3)
 
 
-def test_offsets_are_the_root_of_the_penalized_likelihood_given_the_slope():
-    P, codes = make_world(4, 80, slope=1.4, offsets=np.array([0.4, -0.4]), seed=2)
-    log_odds = np.concatenate([np.log(p[:, 1] / p[:, 0]) for p in P])
-    y = np.concatenate(codes)
-
-    def loss(offset):
-        penalty = 0.5 * (offset / calibration.OFFSET_PRIOR) ** 2
-        return penalty - log_expit(np.where(y == 1, 1, -1) * (1.3 * log_odds + offset)).sum()
-
-    fit = fit_offsets(1.3, P, codes)
-    assert fit.slope == 1.3
-    assert np.diff(fit.offsets)[0] == pytest.approx(minimize(loss, 0.0).x[0], abs=1e-4)
+def test_mean_probabilities_are_kept():
+    P, codes = make_world(4, 80, slope=1.4, offsets=np.array([0.9, -0.9]), seed=2)
+    fit = fit_last_calibration(P, codes)
+    before, after = (np.concatenate(parts).mean(axis=0) for parts in (P, [fit.apply(p) for p in P]))
+    assert fit.slope > 1.1
+    np.testing.assert_allclose(after, before, rtol=1e-9)
 
 
-def test_without_differences_between_domains_it_is_ordinary_logistic_calibration():
+def test_without_differences_between_domains_the_slope_is_that_of_ordinary_logistic_calibration():
     P, codes = make_world(20, 100, slope=1.5, offsets=np.array([0.2, -0.2]))
-    fit = fit_calibration(P, codes)
     margins = np.concatenate([np.log(p[:, 1] / p[:, 0]) for p in P])
     ordinary = LogisticRegression(C=np.inf).fit(margins[:, None], np.concatenate(codes))
-    assert fit.slope == pytest.approx(ordinary.coef_[0, 0], rel=0.02)
-    assert np.diff(fit.offsets)[0] == pytest.approx(ordinary.intercept_[0], abs=0.03)
+    assert fit_last_calibration(P, codes).slope == pytest.approx(ordinary.coef_[0, 0], rel=0.02)
 
 
 def test_differences_between_domains_do_not_flatten_the_slope():
@@ -90,28 +77,34 @@ def test_differences_between_domains_do_not_flatten_the_slope():
     pooled = []
     for seed in range(6):
         P, codes = make_world(6, 200, deviation=1.5, seed=seed)
-        slopes.append(fit_last_slope(P, codes).slope)
+        slopes.append(fit_last_calibration(P, codes).slope)
         pooled.append(calibration.fit_temperature([np.log(p) for p in P], codes))
     assert np.mean(pooled) < 0.85
     assert np.mean(slopes) == pytest.approx(1, abs=0.1)
 
 
-def test_predicted_frequencies_of_a_rare_class_become_the_observed_ones():
+def test_a_slope_does_not_bias_the_probabilities_of_a_rare_class():
     P, codes = make_world(10, 2000, offsets=np.array([2.0, -2.0]), deviation=0.3)
-    flat = [calibration.apply_inverse_temperature(calibration.adjust_priors(p, np.array([8.0, 1.0])), 0.7) for p in P]
-    fit = fit_calibration(flat, codes)
-    expected = np.concatenate([fit.apply(p)[:, 1] for p in flat]).mean()
-    assert np.concatenate(codes).mean() / expected == pytest.approx(1, abs=0.01)
-    assert np.concatenate(codes).mean() / np.concatenate(flat)[:, 1].mean() < 0.95
+    share = np.mean(np.concatenate(codes))
+    assert share < 0.1
+    for flatness in (0.7, 1.4):  # of log odds about the class frequencies
+        center = flatness * np.array([2.0, -2.0]) + (1 - flatness) * np.log([1 - share, share])
+        flat = [softmax(flatness * np.log(p) + center) for p in P]
+        fit = fit_last_calibration(flat, codes)
+        assert (fit.slope - 1) * (1 - flatness) > 0.03
+        risks = np.concatenate(flat)[:, 1]
+        assert share / np.concatenate([fit.apply(p)[:, 1] for p in flat]).mean() == pytest.approx(share / risks.mean())
+        without_offset = np.concatenate([softmax(np.log(p), fit.slope)[:, 1] for p in flat])
+        assert abs(np.log(share / without_offset.mean())) > abs(np.log(share / risks.mean()))
 
 
 def test_names_of_classes_and_the_order_of_domains_do_not_matter():
     P, codes = make_world(5, 120, slope=1.3, offsets=np.array([0.3, -0.3]), deviation=0.6)
-    fit = fit_calibration(P, codes)
-    exchanged = fit_calibration([p[:, ::-1] for p in P], [1 - c for c in codes])
+    fit = fit_last_calibration(P, codes)
+    exchanged = fit_last_calibration([p[:, ::-1] for p in P], [1 - c for c in codes])
     assert exchanged.slope == pytest.approx(fit.slope, rel=1e-4)
     np.testing.assert_allclose(exchanged.offsets, fit.offsets[::-1], atol=1e-3)
-    assert fit_calibration(P[::-1], codes[::-1]).slope == pytest.approx(fit.slope, rel=1e-4)
+    assert fit_last_calibration(P[::-1], codes[::-1]).slope == pytest.approx(fit.slope, rel=1e-4)
 
 
 def test_one_domain_separated_domains_and_a_single_class_have_finite_results():
@@ -121,31 +114,33 @@ def test_one_domain_separated_domains_and_a_single_class_have_finite_results():
         ([np.where(np.arange(2) == c[:, None], 0.95, 0.05) for c in codes], codes),
         (P, [np.zeros(100, dtype=int)] * 3),
     ):
-        fit = fit_calibration(parts, labels)
+        fit = fit_last_calibration(parts, labels)
         assert 0.1 < fit.slope < 10
         assert np.abs(fit.offsets).max() < 5
 
 
 def test_rows_of_classes_without_probability_are_left_out():
     P, codes = make_world(3, 80)
-    fit = fit_calibration(P, codes)
+    fit = fit_last_calibration(P, codes)
     certain = np.tile([1.0, 0.0], (40, 1))
-    with_certain = fit_calibration([*P, certain], [*codes, np.zeros(40, dtype=int)])
+    with_certain = fit_last_calibration([*P, certain], [*codes, np.zeros(40, dtype=int)])
     assert (with_certain.slope, *with_certain.offsets) == (fit.slope, *fit.offsets)
-    assert fit_calibration([certain], [np.zeros(40, dtype=int)]) == IDENTITY
+    assert fit_last_calibration([certain], [np.zeros(40, dtype=int)]) == IDENTITY
     assert (LogitCalibration(2.0, np.array([0.1, -0.1])).apply(certain)[:, 1] == 0).all()
 
 
 def test_weights_repeat_rows_and_more_classes_have_a_temperature():
     P, codes = make_world(4, 40)
     weights = [1.0 + (np.arange(40) % 2) for _ in range(4)]
-    repeated = fit_calibration(
+    repeated = fit_last_calibration(
         [np.repeat(p, 1 + np.arange(40) % 2, axis=0) for p in P], [np.repeat(c, 1 + np.arange(40) % 2) for c in codes]
     )
     # Weights have a mean of 1, so that they do not add rows.
-    assert fit_calibration(P, codes, weights).slope == pytest.approx(repeated.slope, rel=0.1)
+    assert fit_last_calibration(P, codes, weights).slope == pytest.approx(repeated.slope, rel=0.1)
     P, codes = make_world(3, 100, 3, slope=2.0)
-    assert fit_calibration(P, codes) == LogitCalibration(calibration.fit_temperature([np.log(p) for p in P], codes))
+    assert fit_last_calibration(P, codes) == LogitCalibration(
+        calibration.fit_temperature([np.log(p) for p in P], codes)
+    )
 
 
 # From samples to probabilities at new sites

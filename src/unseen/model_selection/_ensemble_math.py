@@ -215,10 +215,10 @@ class LogitCalibration:
 IDENTITY = LogitCalibration()
 
 
-def fit_last_slope(P: Arrays, codes: Codes, weights: RowWeights = None, *, stride: int = 1) -> LogitCalibration:
-    """Fit the slope of the last step to out-of-domain probabilities (n_k, C), without offsets.
+def fit_last_calibration(P: Arrays, codes: Codes, weights: RowWeights = None, *, stride: int = 1) -> LogitCalibration:
+    """Fit the last step of an ensemble to out-of-domain probabilities (n_k, C).
 
-    For two classes it is that of a logistic calibration with a random intercept for each domain,
+    For two classes the slope is that of a logistic calibration with a random intercept for each domain,
 
         log odds'(x) = slope * log odds(x) + offset + intercept_k,
 
@@ -226,6 +226,9 @@ def fit_last_slope(P: Arrays, codes: Codes, weights: RowWeights = None, *, strid
     slope would be too flat within each domain. The slope maximizes the posterior density, jointly with the offset and
     the standard deviation of the intercepts; the intercepts are integrated out. Each domain counts as at most
     `MAX_EFFECTIVE_ROWS` rows; those at a distance of `stride` are used.
+
+    A new domain has no intercept. The offset that is applied keeps the mean probability of each class, since a slope
+    alone would bias those of a rare class. No label affects it but by the slope.
 
     With more classes, intercepts of each class would describe the confusions of classes that are typical of a domain.
     The slope given such intercepts is too large for a new domain, where they are not known. A temperature is fitted
@@ -262,28 +265,15 @@ def fit_last_slope(P: Arrays, codes: Codes, weights: RowWeights = None, *, strid
 
     bounds = [LOG_INVERSE_TEMPERATURE_RANGE, (None, None), (0, None)]
     fit = minimize(loss, np.array([0.0, 0.0, DEVIATION_PRIOR / 2]), jac=True, method="L-BFGS-B", bounds=bounds)
-    return LogitCalibration(float(np.exp(fit.x[0])))
+    slope = float(np.exp(fit.x[0]))
+    mean_probability = share @ expit(log_odds)
 
+    def excess(offset: float) -> float:
+        return float(share @ expit(slope * log_odds + offset) - mean_probability)
 
-def fit_offsets(slope: float, P: Arrays, codes: Codes, weights: RowWeights = None) -> LogitCalibration:
-    """Fit the offsets of two classes, given the slope; with more classes there are none.
-
-    A new domain has no intercept, so the offsets are fitted without intercepts: predicted class frequencies equal those
-    of all rows, as they do for the members in training.
-    """
-    domains = _binary_rows(P, codes, weights) if P and P[0].shape[1] == 2 else []
-    if not domains:
-        return LogitCalibration(slope)
-    log_odds, signs, share = np.hstack(domains)
-    share = share / share.mean()
-
-    def gradient(offset: float) -> float:
-        residuals = expit(slope * log_odds + offset) - (signs > 0)
-        return float(share @ residuals) + offset / OFFSET_PRIOR**2
-
-    # At the root the gradient of the prior equals that of the rows, which is at most their weight.
-    bound = (1 + share.sum()) * OFFSET_PRIOR**2
-    offset = brentq(gradient, -bound, bound)
+    # At these offsets no log odds are smaller, or larger, than before.
+    bound = abs(slope - 1) * np.abs(log_odds).max()
+    offset = brentq(excess, -bound, bound)
     return LogitCalibration(slope, np.array([-offset, offset]) / 2)
 
 

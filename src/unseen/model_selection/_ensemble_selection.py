@@ -31,8 +31,7 @@ from ._ensemble_math import (
     calibration_table,
     domain_log_losses,
     fit_ensemble_weights,
-    fit_last_slope,
-    fit_offsets,
+    fit_last_calibration,
     fit_temperatures,
     prune_weights,
     softmax,
@@ -483,39 +482,24 @@ class OutOfDomainPredictions:
         Decision values of a classifier without probabilities have a temperature alone, so that labels stay the same.
         Probabilities are kept as they are unless calibration decreases the log loss by more than its standard error.
         """
-        beta = float(self.inverse_temperatures[fold, position])
         parts = np.flatnonzero(self._kept[fold]).tolist()
         if not parts or not hasattr(self.candidates[position].classifier, "predict_proba"):
-            return beta, IDENTITY
-        scores = [self._scores(position, k, fold) for k in parts]
-        tempered = [softmax(S, beta) for S in scores]
-        left_out = {k: softmax(self._scores(position, k, fold), beta) for k in self._offset_parts(fold)}
-        calibration = self._fit_calibration(dict(zip(parts, tempered, strict=True)), left_out)
+            return float(self.inverse_temperatures[fold, position]), IDENTITY
+        P = {k: softmax(self._scores(position, k, fold)) for k in parts}
+        calibration = self._fit_calibration(P)
         codes = [self.codes[k] for k in parts]
         weights = [self.row_weights[k] for k in parts]
-        plain = domain_log_losses([softmax(S) for S in scores], codes, weights)
-        gains = plain - domain_log_losses([calibration.apply(P) for P in tempered], codes, weights)
-        return (beta, calibration) if gains.mean() > standard_error(gains) else (1.0, IDENTITY)
+        calibrated = [calibration.apply(p) for p in P.values()]
+        gains = domain_log_losses(list(P.values()), codes, weights) - domain_log_losses(calibrated, codes, weights)
+        return 1.0, calibration if gains.mean() > standard_error(gains) else IDENTITY
 
-    def _fit_calibration(self, P: Mapping[int, Array], left_out: Mapping[int, Array]) -> LogitCalibration:
-        """Last calibration of probabilities of some parts; its offsets are fitted to the parts left out as well."""
+    def _fit_calibration(self, P: Mapping[int, Array]) -> LogitCalibration:
+        """Last calibration of probabilities of some parts."""
         if not P:
             return IDENTITY
         codes = [self.codes[k] for k in P]
         weights = [self.row_weights[k] for k in P]
-        slope = fit_last_slope(list(P.values()), codes, weights, stride=self.stride).slope
-        codes += [self.codes[k] for k in left_out]
-        weights += [self.row_weights[k] for k in left_out]
-        return fit_offsets(slope, [*P.values(), *left_out.values()], codes, weights)
-
-    def _offset_parts(self, fold: int) -> list[int]:
-        """Parts that a fold leaves out, whose rows count in the offsets of the last calibration nevertheless.
-
-        Without nested splits, models that predict the other parts were trained on these. If a part has many rows of a
-        class, the probabilities of this class are too large on the other parts. Offsets fitted to those alone would
-        reduce them on this part, where they are too small already. Over all parts such differences cancel.
-        """
-        return [] if self.trials.nested else [k for k, by in enumerate(self._predicted_by) if by == fold]
+        return fit_last_calibration(list(P.values()), codes, weights, stride=self.stride)
 
     def fit_ensemble(self, features: Sequence[Any] | None = None, is_candidate: Mask | None = None) -> FittedEnsemble:
         """Fit weights and temperatures; with the features of held-out parts, transductive steps are tested too."""
@@ -592,10 +576,7 @@ class OutOfDomainPredictions:
         """An ensemble with its last calibration, smoothed if there are graphs of neighbors."""
         # The temperatures of a fold may be extreme, for example if it keeps domains without any error. The last step of
         # the deployed ensemble is therefore fitted to predictions with the temperatures to which it is applied.
-        steps = []
-        for fold, inner in enumerate(cross_fit.inner):
-            left_out = {k: cross_fit.batches[k][0] for k in self._offset_parts(fold)}
-            steps.append(self._fit_last_steps(inner, left_out, graphs))
+        steps = [self._fit_last_steps(inner, graphs) for inner in cross_fit.inner]
         finished = []
         for k, batches in enumerate(cross_fit.batches):
             strength, calibration = steps[self._predicted_by[k]]
@@ -609,10 +590,7 @@ class OutOfDomainPredictions:
         return replace(fitted, trial_name=name, trial_kind=kind)
 
     def _fit_last_steps(
-        self,
-        natural: Mapping[int, Array],
-        left_out: Mapping[int, Array],
-        graphs: Sequence[Sequence[Any]] | None,
+        self, natural: Mapping[int, Array], graphs: Sequence[Sequence[Any]] | None
     ) -> tuple[float, LogitCalibration]:
         """Strength of smoothing and last calibration, fitted on probabilities of some parts as they are.
 
@@ -620,15 +598,12 @@ class OutOfDomainPredictions:
         weakest, and there is no calibration.
         """
         if graphs is None:
-            return 0.0, self._fit_calibration(natural, left_out)
+            return 0.0, self._fit_calibration(natural)
         steps = []
         means = []
         for strength in SMOOTHING_STRENGTHS:
-            P, smoothed_left_out = (
-                {k: smooth_probabilities(p, graphs[k][0], strength) for k, p in parts.items()}
-                for parts in (natural, left_out)
-            )
-            calibration = self._fit_calibration(P, smoothed_left_out)
+            P = {k: smooth_probabilities(p, graphs[k][0], strength) for k, p in natural.items()}
+            calibration = self._fit_calibration(P)
             scores = [self._score(k, calibration.apply(p)) for k, p in P.items()]
             steps.append((strength, calibration))
             means.append(float(np.nanmean(scores)) if np.isfinite(scores).any() else -np.inf)
