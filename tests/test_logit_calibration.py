@@ -180,17 +180,28 @@ def slope_at_new_sites(model, sites):
     return minimize(loss, np.concatenate([[1.0], np.zeros(len(sites))])).x[0]
 
 
+def loss_at_new_sites(model, sites):
+    """Expected log loss, given the true probabilities."""
+    losses = []
+    for X, truth in sites:
+        P = np.log(model.predict_proba(X))
+        losses.append(-np.mean(truth * P[:, 1] + (1 - truth) * P[:, 0]))
+    return np.mean(losses)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n_sites", [3, 5])
-def test_slopes_at_new_sites_are_near_one_and_held_out_probabilities_stay_calibrated(n_sites):
+def test_slopes_at_new_sites_are_near_one_and_probabilities_are_better_than_without_the_last_step(n_sites):
     slopes = []
-    losses = []
+    gains = []
     for seed in range(9):
         rng = np.random.default_rng(seed)
         sites = make_sites(rng, n_sites + 20, 150, intercept=(-1.5, 0.0, -0.75)[seed % 3])
         model = fit_sites(rng, sites[:n_sites])
         slopes.append(slope_at_new_sites(model, sites[n_sites:]))
-        losses.append([model.calibration_[when]["log_loss"] for when in ("before", "after")])
+        loss = loss_at_new_sites(model, sites[n_sites:])
+        model.best_estimator_.set_params(inverse_temperature=1.0, calibration_offsets=None)
+        gains.append(loss_at_new_sites(model, sites[n_sites:]) - loss)
     assert 0.9 < np.mean(slopes) < 1.12
-    before, after = np.mean(losses, axis=0)
-    assert after < before + 0.01
+    assert np.mean(gains) > 0
+    assert np.min(gains) > -0.01  # a fit to three sites may be a little worse by chance
