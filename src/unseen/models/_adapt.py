@@ -131,7 +131,8 @@ def _read_labeled(model: Model, data: Any, label: str | None, domain: str | None
     try:
         rows = model.open_table(data, domain=domain, keep=[label]).read()
     except TableError as error:
-        raise TableError([f"{problem} Labels are needed to adapt a model." for problem in error.problems]) from error
+        problems = [f"{problem} Labels are needed to adapt a model." for problem in error.problems]
+        raise TableError(problems, error.source) from error
     codes = encode_class_labels(rows.kept[label], model.classes_)
     values = np.array(as_text(rows.kept[label]).to_list(), dtype=object)
     values[codes >= 0] = model.classes_[codes[codes >= 0].astype(int)]

@@ -270,35 +270,32 @@ def copy_for_file(model: Any) -> Any:
 
 def check_estimators(model: Any, trusted: Collection[str] = ()) -> None:
     """Raise ValueError for state that compiled code would not survive, or that would take too much memory to use."""
-    estimators = set(estimator_types())
-    in_forest: set[int] = set()  # trees that were checked together with their forest
     for part in _parts(model, trusted):
         if isinstance(part, np.ndarray):
             _check_array(part)
-        elif type(part) in estimators:
-            _check_attributes(part)
-            width = measure_width(part)
-            if width > MAX_WIDTH:
-                raise ValueError(
-                    f"{type(part).__name__} computes {width:,} values a row; at most {MAX_WIDTH:,} are allowed"
-                )
-            if type(part) in TREE_CHECKS and id(part) not in in_forest and _is_fitted(part):
-                TREE_CHECKS[type(part)](part)
-                in_forest.update(map(id, getattr(part, "estimators_", ())))
+    in_forest: set[int] = set()  # trees that were checked together with their forest
+    for part in _estimators(model, trusted):
+        _check_attributes(part)
+        width = measure_width(part)
+        if width > MAX_WIDTH:
+            raise ValueError(
+                f"{type(part).__name__} computes {width:,} values a row; at most {MAX_WIDTH:,} are allowed"
+            )
+        if type(part) in TREE_CHECKS and id(part) not in in_forest and _is_fitted(part):
+            TREE_CHECKS[type(part)](part)
+            in_forest.update(map(id, getattr(part, "estimators_", ())))
 
 
 def reset_runtime_settings(model: Any, trusted: Collection[str] = ()) -> None:
     """Set parameters that say how and where to compute to their defaults, and remove output configurations."""
-    estimators = set(estimator_types())
-    for part in _parts(model, trusted):
-        if type(part) not in estimators:
-            continue
+    parts = list(_estimators(model, trusted))
+    for part in parts:
         state, parameters = vars(part), inspect.signature(type(part)).parameters
         state.pop(OUTPUT_CONFIG, None)
         for name in RUNTIME_PARAMETERS:
             if name in parameters and name in state:
                 state[name] = parameters[name].default
-    for part in _parts(model, trusted):
+    for part in parts:
         if isinstance(part, HistGradientBoostingClassifier):
             restore_boosting(part)
 
@@ -348,6 +345,12 @@ def _parts(model: Any, trusted: Collection[str] = ()) -> Iterator[Any]:
             rest.append(vars(part))
 
 
+def _estimators(model: Any, trusted: Collection[str] = ()) -> Iterator[Any]:
+    """The estimators that a model consists of, once each."""
+    estimators = set(estimator_types())
+    return (part for part in _parts(model, trusted) if type(part) in estimators)
+
+
 def _is_fitted(part: Any) -> bool:
     """Whether an estimator holds more than its parameters; without, no compiled code is ever reached."""
     more = vars(part).keys() - part.get_params(deep=False).keys()
@@ -356,8 +359,7 @@ def _is_fitted(part: Any) -> bool:
 
 def find_width(model: Any) -> int:
     """The largest number of values that a part of a fitted model computes for one row."""
-    estimators = set(estimator_types())
-    return max((measure_width(part) for part in _parts(model) if type(part) in estimators), default=1)
+    return max(map(measure_width, _estimators(model)), default=1)
 
 
 Sizes = dict[str, int]  # of dimensions by their letters
