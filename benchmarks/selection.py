@@ -59,7 +59,7 @@ def rows() -> Iterator[Row]:
     )
     eight = ProjectionSearchCV(CIDG(gamma=GAMMA), EIGHT, cv=splits, refit=False).fit(X, y, sample_domain=d)
     # Fits that decompose, as the search does; and fits as they are, each of which goes without where that is sound.
-    exact = mock.patch("unseen.estimators._projection_problem.MAX_EIGH_ROWS", N)
+    exact = mock.patch("unseen.estimators._projection.MAX_EIGH_ROWS", N)
     for how, context, bound in (("by decompositions", exact, 50), ("by factorizations", nullcontext(), 20)):
         start = time.perf_counter()
         with sklearn.config_context(enable_metadata_routing=True), context:

@@ -36,9 +36,9 @@ from helpers import fit_model, three_domains
 from unseen import CIDG
 from unseen.cli._app import app
 from unseen.cli._options import open_cluster
-from unseen.estimators import ClusterLostError, map_on_cluster
-from unseen.estimators import cluster_errors as fails
 from unseen.tables._load import survey_table
+from unseen.utils.jobs import ClusterLostError, map_on_cluster
+from unseen.utils.jobs import cluster_errors as fails
 
 pytestmark = pytest.mark.system
 

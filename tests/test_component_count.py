@@ -12,7 +12,7 @@ from sklearn.preprocessing import PolynomialFeatures
 import textbook
 from helpers import three_domains
 from unseen import CIDG, DICA, KFDA, MDA, SCA
-from unseen.estimators import _projection_problem
+from unseen.estimators import _projection
 from unseen.linalg import (
     CellStatistics,
     Membership,
@@ -49,7 +49,7 @@ def eigenvalues_by(path, model, X, y, d, monkeypatch):
         return problem.select_components(solution).eigenvalues
     with monkeypatch.context() as patch:
         for name, value in PATHS.get(path, {}).items():
-            patch.setattr(_projection_problem, name, value)
+            patch.setattr(_projection, name, value)
         return model.fit(X, y, sample_domain=d).eigenvalues_
 
 

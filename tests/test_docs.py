@@ -20,7 +20,7 @@ import unseen.evaluation
 import unseen.exceptions
 from test_package import PACKAGES
 from unseen.model_selection import method_names
-from unseen.utils.estimator_mixins import DOCUMENTATION_URL
+from unseen.utils.validation import DOCUMENTATION_URL
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

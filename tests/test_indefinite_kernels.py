@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import sigmoid_kernel
 import textbook
 from helpers import METHODS, make, pencil, three_domains
 from unseen import CIDG, MDA, ProjectionSearchCV
-from unseen.estimators import _projection_problem
+from unseen.estimators import _projection
 from unseen.linalg import IndefiniteKernelError, Membership, gram_spectrum, whiten
 
 WITH_NORM = ["CIDG with norm", "SCA", "DICA", "UDICA", "MDA"]
@@ -31,7 +31,7 @@ def indefinite(least):
 @pytest.mark.parametrize("ridge", [0.11, 1.0])
 def test_a_ridge_that_outweighs_the_least_eigenvalue_has_the_answer_of_the_textbook(name, path, ridge, monkeypatch):
     K = indefinite(-0.1)
-    monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", 10**9 if path == "eigendecomposition" else 10)
+    monkeypatch.setattr(_projection, "MAX_EIGH_ROWS", 10**9 if path == "eigendecomposition" else 10)
     model = make(name, n_components=2, kernel="precomputed", ridge=ridge).fit(K, Y, sample_domain=D)
     N, A = pencil(name, K, Y, D, ridge)
     np.testing.assert_allclose(model.eigenvalues_, textbook.solve(N, A, 2)[0], rtol=1e-7)
@@ -51,7 +51,7 @@ def test_a_sigmoid_kernel_has_the_answer_of_the_textbook_or_is_refused(name, coe
     model = make(name, n_components=1, kernel="sigmoid", gamma=gamma, coef0=coef0, ridge=ridge, **weights)
     answers = []
     for exact_below in (10**9, 10):  # by an eigendecomposition, and in Krylov spaces where that is sound
-        monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", exact_below)
+        monkeypatch.setattr(_projection, "MAX_EIGH_ROWS", exact_below)
         answers.append(eigenvalues_or_refusal(model))
     if isinstance(answers[0], str):
         assert answers[1] == answers[0]

@@ -20,8 +20,7 @@ from sklearn.utils.parallel import delayed
 from cluster_work import after
 from helpers import three_domains
 from unseen import CIDG, ProjectionSearchCV
-from unseen.estimators import parallel
-from unseen.utils.progress import progress, track
+from unseen.utils.jobs import parallel, progress, track
 
 pytestmark = pytest.mark.system
 
@@ -235,7 +234,7 @@ def test_on_a_terminal_there_is_a_bar(terminal):
 
 def test_on_a_terminal_without_rich_there_are_lines(terminal, monkeypatch):
     monkeypatch.setitem(sys.modules, "rich.progress", None)
-    monkeypatch.setattr("unseen.utils.progress.LOG_INTERVAL_SECONDS", -1)
+    monkeypatch.setattr("unseen.utils.jobs.LOG_INTERVAL_SECONDS", -1)
     shown = terminal(verbose=1)
     assert "CIDG search: 3/3 done" in shown
     assert "━" not in shown
@@ -281,8 +280,8 @@ def test_a_notebook_shows_a_bar_if_it_has_widgets_and_lines_otherwise(monkeypatc
     """rich draws bars in notebooks by means of ipywidgets."""
     console = pytest.importorskip("rich.console")
     monkeypatch.setattr(console, "Console", Notebook)
-    monkeypatch.setattr("unseen.utils.progress.LOG_INTERVAL_SECONDS", -1)
-    monkeypatch.setattr("unseen.utils.progress.find_spec", lambda name: object() if widgets else None)
+    monkeypatch.setattr("unseen.utils.jobs.LOG_INTERVAL_SECONDS", -1)
+    monkeypatch.setattr("unseen.utils.jobs.find_spec", lambda name: object() if widgets else None)
     made = []
 
     class Bar(contextlib.nullcontext):
@@ -304,5 +303,5 @@ def test_a_notebook_shows_a_bar_if_it_has_widgets_and_lines_otherwise(monkeypatc
 
 def test_a_terminal_that_cannot_move_gets_lines(terminal, monkeypatch):
     monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr("unseen.utils.progress.LOG_INTERVAL_SECONDS", -1)
+    monkeypatch.setattr("unseen.utils.jobs.LOG_INTERVAL_SECONDS", -1)
     assert "CIDG search: 3/3 done" in terminal(verbose=1)

@@ -77,7 +77,7 @@ def test_by_balanced_accuracy_a_model_is_chosen_that_finds_cases(clinics):
 
 
 def test_fit_warns_of_the_rare_class_before_the_work(clinics, monkeypatch):
-    monkeypatch.setattr("unseen.utils.progress.LOG_INTERVAL_SECONDS", 0)  # short jobs print nothing
+    monkeypatch.setattr("unseen.utils.jobs.LOG_INTERVAL_SECONDS", 0)  # short jobs print nothing
     args = ("fit", clinics, "--label", "disease", "--domain", "clinic", "--methods", "logistic")
     output = ("-o", clinics.with_name("model.unseen"))
     result = CliRunner().invoke(app, [*map(str, args + output)], env={"COLUMNS": "200", "TERM": "dumb"})

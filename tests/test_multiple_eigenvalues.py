@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import make, pencil
 from unseen import DICA, SCA, ProjectionSearchCV
-from unseen.estimators import _projection_problem
+from unseen.estimators import _projection
 from unseen.linalg import _eigenproblem as _pencil
 from unseen.model_selection import PreparedSplits
 from unseen.utils.samples import Samples
@@ -47,7 +47,7 @@ def test_eigenvalues_and_components_are_those_of_a_dense_solver(name, path, n_co
         decomposition = PreparedSplits.from_splits(Samples(X, y, d), {0: (rows, rows[:5])}).decompose(model)
         found = decomposition.solve(model)[1].eigenvalues
     else:
-        monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", 10 if path == "Krylov" else 10**9)
+        monkeypatch.setattr(_projection, "MAX_EIGH_ROWS", 10 if path == "Krylov" else 10**9)
         model.fit(X, y, sample_domain=d)
         found = model.eigenvalues_
         B = model.dual_coef_ * np.sqrt(model.eigenvalues_)

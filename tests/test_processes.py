@@ -18,10 +18,10 @@ from sklearn.preprocessing import FunctionTransformer
 import unseen
 from helpers import fit_model, three_domains
 from unseen import UnseenClassifier
-from unseen.estimators import parallel
 from unseen.evaluation import site_learning_curve
 from unseen.model_selection import METHODS, Method, describe_method, parse_methods, register
 from unseen.tables import table_from_arrays
+from unseen.utils.jobs import parallel
 
 X, Y, D = three_domains(n_per_cell=5, n_domains=4)
 TABLE = table_from_arrays(X, Y, D, "test")

@@ -21,7 +21,7 @@ pytest.importorskip("jinja2", reason="the report needs jinja2")
 from report_sample import NASTY, Page, comparison, diagnosis
 from unseen.report import render_comparison, render_diagnosis
 from unseen.report._format import MISSING_TEXT, format_number, format_p_value, format_signed, format_value
-from unseen.utils.progress import format_duration
+from unseen.utils.jobs import format_duration
 
 SECTIONS = [
     *("verdict", "methods", "confusion", "ensemble", "diagnosis"),

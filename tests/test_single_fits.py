@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 import textbook
 from helpers import METHODS, make, match, pencil, three_domains
 from unseen import CIDG, DICA, KFDA, MDA, SCA
-from unseen.estimators import _projection_problem, make_problem
+from unseen.estimators import _projection, make_problem
 from unseen.linalg import (
     Membership,
     bound_component_errors,
@@ -36,7 +36,7 @@ SMALL, LARGE = problem(), problem(n_per_cell=90, n_classes=2)  # the second is b
 @pytest.mark.parametrize("name", METHODS)
 def test_large_fits_equal_the_textbook_without_an_eigendecomposition(name, monkeypatch):
     K, _, y, d = LARGE
-    monkeypatch.setattr(_projection_problem, "gram_spectrum", None)
+    monkeypatch.setattr(_projection, "gram_spectrum", None)
     n_components = 1 if name in LOW_RANK else 2
     ridge = 1e-2 * np.linalg.norm(K) ** METHODS[name][3]
     model = make(name, n_components=n_components, kernel="precomputed", ridge=ridge).fit(K, y, sample_domain=d)
@@ -51,7 +51,7 @@ def test_large_fits_equal_the_textbook_without_an_eigendecomposition(name, monke
 @pytest.mark.parametrize("model", [CIDG(norm_weight=1), MDA(), DICA(), SCA(), DICA(2, supervised=False)])
 def test_default_ridges_need_no_eigendecomposition(model, monkeypatch):
     K, _, y, d = LARGE
-    monkeypatch.setattr(_projection_problem, "gram_spectrum", None)
+    monkeypatch.setattr(_projection, "gram_spectrum", None)
     model.set_params(kernel="precomputed").fit(K, y, sample_domain=d)
 
 
@@ -61,13 +61,13 @@ def test_a_tiny_ridge_is_left_to_the_eigendecomposition(name, monkeypatch):
     model = make(name, n_components=1, kernel="precomputed", ridge=1e-13 * np.linalg.norm(K) ** METHODS[name][3])
     seen = []
     monkeypatch.setattr(
-        _projection_problem,
+        _projection,
         "gram_spectrum",
         lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options),
     )
     short = model.fit(K, y, sample_domain=d).transform(K)
     assert seen
-    monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", len(K))
+    monkeypatch.setattr(_projection, "MAX_EIGH_ROWS", len(K))
     np.testing.assert_array_equal(short, model.fit(K, y, sample_domain=d).transform(K))
 
 
@@ -79,7 +79,7 @@ def test_an_indefinite_kernel_gets_what_the_eigendecomposition_says(name, monkey
     K = textbook.centered(vectors * values @ vectors.T)
     model = make(name, n_components=1, kernel="precomputed", ridge=0.1 * np.linalg.norm(K) ** METHODS[name][3])
     short = model.fit(K, y, sample_domain=d).transform(K)
-    monkeypatch.setattr(_projection_problem, "MAX_EIGH_ROWS", len(K))
+    monkeypatch.setattr(_projection, "MAX_EIGH_ROWS", len(K))
     np.testing.assert_allclose(short, model.fit(K, y, sample_domain=d).transform(K), atol=1e-7 * np.abs(short).max())
 
 
@@ -122,7 +122,7 @@ def test_eigenvalues_too_close_for_the_accuracy_of_components_have_a_decompositi
     X, y, d = almost_symmetric(stretch)
     seen = []
     monkeypatch.setattr(
-        _projection_problem,
+        _projection,
         "gram_spectrum",
         lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options),
     )
@@ -137,7 +137,7 @@ def test_the_last_component_needs_a_gap_to_the_first_that_is_left_out(stretch, d
     X, _, d = almost_symmetric(stretch)
     seen = []
     monkeypatch.setattr(
-        _projection_problem,
+        _projection,
         "gram_spectrum",
         lambda *given, **options: seen.append(1) or gram_spectrum(*given, **options),
     )

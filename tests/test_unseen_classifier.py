@@ -348,7 +348,7 @@ def test_two_domains_are_warned_about_once():
 
 
 def test_progress_is_shown_only_when_asked_for(capsys, monkeypatch):
-    monkeypatch.setattr("unseen.utils.progress.LOG_INTERVAL_SECONDS", 0)  # short jobs print nothing
+    monkeypatch.setattr("unseen.utils.jobs.LOG_INTERVAL_SECONDS", 0)  # short jobs print nothing
     X, y, d = noisy()
     UnseenClassifier(["logistic", "linear SVM"]).fit(X, y, sample_domain=d)
     assert capsys.readouterr().err == ""

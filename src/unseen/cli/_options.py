@@ -1,4 +1,4 @@
-"""Options that several commands share, and functions that interpret them.
+"""The root command, options that several commands share, and functions that interpret them.
 
 A command declares its parameters with the objects of this module, so that one thing has one name in all commands. An
 option that only one command has is made with `make_option` in the module of that command. The first
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from .. import __version__
 from ..utils.io import check_output_path
 from ._report import STANDARD_OUTPUT as STANDARD_OUTPUT
 from ._report import add_note, print_notices, print_table, set_quiet, translate_errors
@@ -533,6 +534,34 @@ class CommandGroup(_HiddenFlagTypes, TyperGroup):
             return super().invoke(ctx)
 
 
+app = typer.Typer(
+    cls=CommandGroup,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
+        typer.echo(f"unseen {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Classify data from domains never seen in training.
+
+    Example: unseen compare hospitals.csv --label diagnosis --domain hospital --report report.html
+    """
+
+
 def parse_names(names: str | None) -> list[str] | None:
     """Parse comma-separated names; names that contain commas are quoted, as in a CSV file."""
     if names is None:
@@ -590,7 +619,7 @@ def read_table(data: Path, request: Request, seed: int) -> Table:
 @contextmanager
 def open_cluster(scheduler: str | None) -> Iterator[Any]:
     """Yield a Dask client of a running scheduler; None without its address."""
-    from ..estimators import ClusterLostError
+    from ..utils.jobs import ClusterLostError
     from ..utils.optional_imports import optional_import
 
     if scheduler is None:

@@ -3,7 +3,6 @@
 The package imports `linalg`, `kernels` and `utils`.
 """
 
-from ..utils.optional_imports import is_dask
 from ._dask import align_blocks, compute, map_blocks, reduce_blocks, row_blocks, tree_reduce
 from ._dask import predict as predict_lazily
 from ._discriminants import CIDG, DICA, KFDA, MDA, SCA
@@ -16,19 +15,17 @@ from ._domain_centering import (
     get_domain_centers,
     transform_all_without_centering,
 )
-from ._feature_space import check_gram, is_fitted_map, map_features
 from ._harmonizer import DomainHarmonizer
 from ._marginal_transfer import MarginalTransferClassifier
-from ._parallel import ClusterLostError, cluster_errors, map_on_cluster, parallel
 from ._projection import (
     FEATURE_MAPS,
     Projection,
+    ProjectionProblem,
     collect_statistics,
     fit_from_statistics,
     make_problem,
     validation_options,
 )
-from ._projection_problem import ProjectionProblem
 from ._statistics import Statistics, feature_spectrum, sum_statistics
 from ._undo_bias import LIBLINEAR, UndoBias
 

@@ -16,9 +16,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..utils.optional_imports import is_dask
-from ..utils.validation import check_domains
-from ._parallel import cluster_errors
+from ..utils.jobs import cluster_errors
+from ..utils.validation import check_domains, is_dask
 
 MAX_SAMPLE_ROWS = 10_000  # rows that a feature map learns from, drawn from all blocks
 FAN_IN = 8  # results that one task combines

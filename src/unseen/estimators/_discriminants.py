@@ -22,7 +22,7 @@ from ..linalg import (
     mda_domain_discrepancy_contrast,
     prior_normalized_contrast,
 )
-from ..utils.estimator_mixins import keyword_parameters
+from ..utils.validation import keyword_parameters
 from ._projection import NON_NEGATIVE, Projection
 
 

@@ -14,10 +14,11 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..linalg import Array, Ints, Moments
-from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
 from ..utils.validation import (
+    DocLinkMixin,
     EncodedLabels,
     Labels,
+    keyword_parameters,
     require_named_domains,
     warn_masked_labels,
     warn_single_domain,

@@ -14,13 +14,15 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..exceptions import SmallBatchError, warn
 from ..linalg import Array, check_squares, largest_entry
-from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters, reset_fitted_attributes
 from ..utils.validation import (
+    DocLinkMixin,
     EncodedLabels,
     Labels,
     encode_classes,
     format_list,
+    keyword_parameters,
     require_named_domains,
+    reset_fitted_attributes,
     warn_single_domain,
 )
 

@@ -15,17 +15,18 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..exceptions import SmallBatchError
-from ..kernels import Kernel, check_memory, median_squared_distance, parse_multiple, squared_distances
+from ..kernels import Kernel, check_memory, map_in_blocks, median_squared_distance, parse_multiple, squared_distances
 from ..linalg import Array, Ints, Membership, check_squares, largest_entry
-from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters, reset_fitted_attributes
 from ..utils.validation import (
+    DocLinkMixin,
     EncodedLabels,
     check_weights,
     encode_classes,
+    keyword_parameters,
     require_named_domains,
+    reset_fitted_attributes,
 )
 from ._domain_centering import warn_about_labels
-from ._feature_space import map_in_blocks
 
 MIN_ROWS = 2  # the distribution of one row is the row itself
 EPS = float(np.finfo(float).eps)

@@ -16,11 +16,12 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import validate_data
 
 from ..linalg import Array, Ints, Membership, check_squares, largest_entry
-from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
 from ..utils.validation import (
+    DocLinkMixin,
     EncodedLabels,
     check_weights,
     encode_classes,
+    keyword_parameters,
     require_named_domains,
 )
 from ._domain_centering import warn_about_labels

@@ -28,7 +28,8 @@ from ..report import arrange_scores, draw_comparison, render_comparison
 from ..shift import Diagnosis, diagnose, find_column_notices
 from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Table, TableOptions
 from ..utils.io import plain_values
-from ..utils.optional_imports import environment_info, optional_import
+from ..utils.jobs import environment_info
+from ..utils.optional_imports import optional_import
 from ..utils.samples import Balance
 from ..utils.validation import encode_domains
 from ._protocol import Protocol

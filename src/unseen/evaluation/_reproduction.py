@@ -15,12 +15,12 @@ from scipy.stats import rankdata
 from sklearn.base import clone
 
 from ..datasets import make_synthetic
-from ..estimators import CIDG, parallel
+from ..estimators import CIDG
 from ..linalg import Array
 from ..model_selection import METHODS, Method, ignore_expected_warnings, prepare_samples, transform_for_classifier
 from ..report import import_pyplot
 from ..tables import Table, table_from_arrays
-from ..utils.progress import track
+from ..utils.jobs import parallel, track
 from ..utils.samples import Samples
 from ._protocol import Protocol, Task
 from ._run import Entry, Job, Study, parse_models

@@ -18,7 +18,6 @@ from joblib import delayed  # type: ignore[import-untyped, unused-ignore]
 from sklearn.base import is_classifier
 from sklearn.exceptions import UndefinedMetricWarning
 
-from ..estimators import map_on_cluster, parallel
 from ..exceptions import ignore_warnings
 from ..kernels import SizePlan
 from ..linalg import Array, Ints
@@ -48,8 +47,8 @@ from ..model_selection import (
 )
 from ..models import choose_ensemble_threshold, list_candidates, make_preparation, refit_selected
 from ..tables import Table, TableOptions, open_data, read_survey
-from ..utils.optional_imports import environment_info, optional_import
-from ..utils.progress import progress
+from ..utils.jobs import environment_info, map_on_cluster, parallel, progress
+from ..utils.optional_imports import optional_import
 from ..utils.samples import Samples
 from ..utils.validation import Labels
 from ._measures import measure_importance

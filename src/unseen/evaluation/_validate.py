@@ -22,7 +22,7 @@ from ..model_selection import expand_methods
 from ..models import AUTO, Model, check_threshold, choose_domain_threshold, choose_positive, load_model
 from ..shift import find_column_notices
 from ..tables import MIN_DOMAIN_ROWS, Dates, Scale, Schema, Table, TableOptions, has_columns, is_path
-from ..utils.optional_imports import environment_info
+from ..utils.jobs import environment_info
 from ..utils.samples import Balance
 from ..utils.validation import Labels, check_domains, format_list
 from ._protocol import Protocol, Task, read_threshold

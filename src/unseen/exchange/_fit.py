@@ -21,7 +21,7 @@ from ..model_selection import EnsembleClassifier
 from ..models import Model, TableModel
 from ..shift import Novelty
 from ..tables import format_count
-from ..utils.optional_imports import environment_info
+from ..utils.jobs import environment_info
 from ..utils.validation import format_list
 from ._files import ExchangeError, Record, check_different_sites
 from ._plan import Setting, StudyPlan

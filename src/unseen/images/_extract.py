@@ -33,7 +33,7 @@ from ..utils.io import (
     is_special_file,
     raise_if_disk_full,
 )
-from ..utils.progress import progress
+from ..utils.jobs import progress
 from ._network import Network
 from ._photos import Photos, as_unicode, find_photos
 from ._pixels import Preprocessing, decode_image, quiet_decoding

@@ -18,7 +18,7 @@ from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import validate_data
 
 from ..linalg import Array, check_gram_norm, check_squares, largest_entry, norm, product
-from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters
+from ..utils.validation import DocLinkMixin, keyword_parameters
 
 # 1,000 rows have half a million pairs. The standard error of their median is 1% for twenty normal features, less for
 # more features, and 5% for a single feature.
@@ -300,6 +300,21 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
         tags.input_tags.sparse = not tags.input_tags.pairwise
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def check_gram(K: Array) -> None:
+    """Raise unless a matrix is square and symmetric, as the kernel values between all training samples are."""
+    if K.shape[0] != K.shape[1]:
+        raise ValueError(
+            'kernel="precomputed" needs the square matrix of kernel values between all training samples as X; got '
+            f"shape {K.shape}."
+        )
+    gap = np.abs(K - K.T).max()
+    if gap > 1e-6 * np.abs(K).max():
+        raise ValueError(
+            'kernel="precomputed" needs a symmetric matrix as X, but entries differ from their mirror images by up to '
+            f"{gap:.3g}. Symmetrize it, or check that rows and columns are in the same order."
+        )
 
 
 def check_spread(centered: float, uncentered: float, caller: str) -> None:

@@ -1,4 +1,4 @@
-"""Explicit features of a kernel, from landmarks selected by a randomly pivoted Cholesky factorization.
+"""Explicit features: of landmarks selected by a randomly pivoted Cholesky factorization, or of any feature map.
 
 Also here: how much memory an exact kernel needs, and from how many rows on landmarks replace it.
 """
@@ -8,20 +8,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.extmath import row_norms
 from sklearn.utils.validation import check_is_fitted
 
+from ..exceptions import ignore_warnings
 from ..linalg import Array, Ints, gram, product
-from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
+from ..utils.validation import format_list, keyword_parameters, reset_fitted_attributes
 from ._kernel import EPS, Kernel, KernelTransformer, shift_to_mean
 
 
@@ -303,6 +307,74 @@ def _eliminate(block: Array, thresholds: Array, max_rows: int) -> tuple[list[int
             lower[i:, len(accepted)] = column
             accepted.append(i)
     return accepted, lower[accepted, : len(accepted)]
+
+
+# Projections compare column names once and then pass plain arrays to the feature map.
+MISSING_NAMES_WARNING = (UserWarning, "X does not have valid feature names")
+BLOCK_ENTRIES = 2**22  # kernel values or features per block: 32 MiB
+
+
+def compute_features(feature_map: Any, X: Any) -> Array:
+    """Return the features of samples for a fitted map; None is the identity."""
+    with ignore_warnings(MISSING_NAMES_WARNING):
+        features = X if feature_map is None else feature_map.transform(X)
+    if sparse.issparse(features):
+        features = features.toarray()
+    features = np.asarray(features, dtype=np.float64)
+    if features.ndim != 2 or len(features) != X.shape[0] or not np.isfinite(features).all():
+        raise ValueError(
+            f"feature_map={feature_map!r} must turn X into finite features, one row per sample; for X of shape "
+            f"{X.shape} it gave an array of shape {features.shape} with {np.count_nonzero(~np.isfinite(features))} NaN "
+            "or infinite values."
+        )
+    return features
+
+
+def combine_features(feature_map: Any, X: Any, weights: Array) -> Array:
+    """Return weighted sums of the features of samples; a map with a method `combine` need not compute features."""
+    if hasattr(feature_map, "combine"):
+        with ignore_warnings(MISSING_NAMES_WARNING):
+            return feature_map.combine(X, weights)
+    return product(compute_features(feature_map, X), weights)
+
+
+def map_in_blocks(function: Callable[[Any], Array], X: Any, width: int, inner_width: int = 1) -> Array:
+    """Apply a row-wise function that returns `width` columns, block by block, to bound its temporary memory.
+
+    `inner_width` is the number of columns of its largest temporary array.
+    """
+    values = np.empty((X.shape[0], width))
+    step = max(1, BLOCK_ENTRIES // max(width, inner_width))
+    for rows in gen_batches(X.shape[0], step):
+        values[rows] = function(X[rows])
+    return values
+
+
+def map_features(fitted: Any, X: Any) -> Array:
+    """Return the features of samples for a fitted map or "linear", computed in blocks."""
+    features = partial(compute_features, None if isinstance(fitted, str) else fitted)
+    width = features(X[:1]).shape[1]
+    check_scatter_memory(width)
+    return map_in_blocks(features, X, width)
+
+
+def is_fitted_map(feature_map: Any) -> bool:
+    """Whether fitting does not change a feature map: "linear" or a FrozenEstimator."""
+    return isinstance(feature_map, (str, FrozenEstimator))
+
+
+def fit_feature_map(feature_map: Any, X: Any, feature_names: Any = None) -> Any:
+    """Fit a feature map to samples whose columns have these names, if any; None for "linear"."""
+    if isinstance(feature_map, str):
+        return None
+    fitted = clone(feature_map).fit(X, None)
+    map_names = getattr(fitted, "feature_names_in_", None)
+    if map_names is not None and feature_names is not None and list(map_names) != list(feature_names):
+        raise ValueError(
+            f"feature_map was fitted to columns {format_list(map_names, quote=False)}, but X has "
+            f"{format_list(feature_names, quote=False)}. Fit both to the same columns in the same order."
+        )
+    return fitted
 
 
 def available_bytes() -> int | None:

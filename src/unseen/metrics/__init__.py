@@ -1,11 +1,12 @@
 """Statistics of validation over domains: performance, calibration, meta-analysis, expected performance."""
 
 from ._count_effects import count_random_effects
-from ._estimates import Estimate, Scale
 from ._meta_analysis import (
     TAU_PRIOR_SCALES,
+    Estimate,
     ExpectedPerformance,
     RandomEffects,
+    Scale,
     expected_performance,
     random_effects,
 )

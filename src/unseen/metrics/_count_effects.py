@@ -16,10 +16,11 @@ from scipy.interpolate import PchipInterpolator
 from scipy.optimize import minimize_scalar
 from scipy.special import betaincinv, expit, log_expit, logit
 
-from ._estimates import Array, check_level
 from ._meta_analysis import (
+    Array,
     NormalMixture,
     RandomEffects,
+    check_level,
     check_pairs,
     check_tau_prior,
     chi_square_nodes,

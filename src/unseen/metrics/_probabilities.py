@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, log_expit, logit, ndtri, xlogy
 from scipy.stats import rankdata
 
-from ._estimates import CONTINUITY, IDENTITY, POSITIVE, SHARE, Array, Estimate, Outcomes, Scale, check_predictions
+from ._meta_analysis import CONTINUITY, IDENTITY, POSITIVE, SHARE, Array, Estimate, Outcomes, Scale, check_predictions
 
 # Probabilities of 0 and 1 have no logit: they are moved inwards by this much, to a logit of 16.
 CLOSEST_PROBABILITY = 1e-7

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import binomtest
 from sklearn.metrics import roc_curve
 
-from ._estimates import CONTINUITY, SHARE, Array, Estimate, Scale, check_level, check_predictions
+from ._meta_analysis import CONTINUITY, SHARE, Array, Estimate, Scale, check_level, check_predictions
 
 ROUNDING = 1e-12  # of sums of shares
 AIMS = "a number between 0 and 1, 'youden', 'sensitivity=0.9', 'specificity=0.9' or 'cost=5:1'"

@@ -30,8 +30,7 @@ from ..estimators import (
 )
 from ..exceptions import CoverageWarning, ParameterError, SmallBatchError, warn
 from ..linalg import Array, Ints, Moments, merge_moments
-from ..utils.estimator_mixins import DocLinkMixin
-from ..utils.validation import EncodedLabels, Labels, check_domains
+from ..utils.validation import DocLinkMixin, EncodedLabels, Labels, check_domains
 from ._candidate import bind_domains, fit_clone, flatten_steps, is_transductive, tree_features
 from ._ensemble_math import (
     Arrays,

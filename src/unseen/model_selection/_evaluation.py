@@ -31,15 +31,12 @@ from ..estimators import (
     Projection,
     ProjectionProblem,
     feature_spectrum,
-    is_fitted_map,
     make_problem,
-    map_features,
-    parallel,
 )
 from ..exceptions import SharedContext
-from ..kernels import Kernel, check_square_memory, squared_distances
+from ..kernels import Kernel, check_square_memory, is_fitted_map, map_features, squared_distances
 from ..linalg import Array, CellStatistics, Ints, Membership, Solution, Spectrum, gram_spectrum, product
-from ..utils.progress import track
+from ..utils.jobs import parallel, track
 from ..utils.samples import Balance, Samples
 from ..utils.validation import EncodedLabels, Labels, format_list
 from ._candidate import (

@@ -18,11 +18,19 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..estimators import Projection, check_gram, is_dask, validation_options
+from ..estimators import Projection, validation_options
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, ignore_warnings, warn
-from ..utils.estimator_mixins import DocLinkMixin, keyword_parameters, reset_fitted_attributes
+from ..kernels import check_gram
 from ..utils.samples import Samples, make_samples
-from ..utils.validation import MANY_CLASSES_WARNING, encode_classes, require_named_domains
+from ..utils.validation import (
+    MANY_CLASSES_WARNING,
+    DocLinkMixin,
+    encode_classes,
+    is_dask,
+    keyword_parameters,
+    require_named_domains,
+    reset_fitted_attributes,
+)
 from ._candidate import Candidate, bind_domains
 from ._evaluation import (
     KERNEL_PARAMS,

@@ -18,8 +18,9 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import LinearSVC
 
-from ..estimators import Projection, Statistics, collect_statistics, fit_from_statistics, parallel
+from ..estimators import Projection, Statistics, collect_statistics, fit_from_statistics
 from ..kernels import PivotedNystroem, SizePlan
+from ..utils.jobs import parallel
 from ..utils.samples import Balance, Samples
 from ._candidate import CANDIDATE_LANDMARKS, Candidate, fit_clone, ignore_expected_warnings
 from ._ensemble import EnsembleClassifier

@@ -17,9 +17,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..estimators import FEATURE_MAPS, Projection, Statistics, collect_statistics
 from ..kernels import SizePlan
-from ..utils.estimator_mixins import keyword_parameters, reset_fitted_attributes
 from ..utils.samples import Balance, Samples, make_samples
-from ..utils.validation import Labels, encode_classes, require_named_domains
+from ..utils.validation import (
+    Labels,
+    encode_classes,
+    keyword_parameters,
+    require_named_domains,
+    reset_fitted_attributes,
+)
 from ._adaptation import (
     AdaptationPlan,
     adapt_ensemble,

@@ -21,7 +21,6 @@ from sklearn.utils import gen_batches
 from ..estimators import (
     Projection,
     Statistics,
-    cluster_errors,
     collect_statistics,
     compute,
     sum_statistics,
@@ -72,7 +71,7 @@ from ..tables import (
     open_data,
     read_survey,
 )
-from ..utils.progress import progress
+from ..utils.jobs import cluster_errors, progress
 from ..utils.samples import Balance, Samples
 from ..utils.validation import Labels
 from ._model import Model

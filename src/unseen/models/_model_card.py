@@ -21,7 +21,7 @@ from ..model_selection import METHODS, FittedEnsemble, Forecast, LeaderboardRow,
 from ..shift import Novelty
 from ..tables import DATE_FORMATS, Kind, Schema, SurveyedTable, Table, TableError, format_count
 from ..utils.io import escape_controls, plain_values
-from ..utils.optional_imports import environment_info
+from ..utils.jobs import environment_info
 from ..utils.validation import format_list
 
 LEADERBOARD_KEYS = ("model", "kind", "mean", "standard_error", "weight", "reason", "params", "is_selected")

@@ -16,7 +16,6 @@ import numpy as np
 import polars as pl
 from scipy.special import bdtrc
 
-from ..estimators import map_on_cluster
 from ..linalg import Array, Ints, Moments, merge_moments
 from ..shift import NoveltyResult
 from ..tables import (
@@ -47,7 +46,7 @@ from ..tables import (
     translate_read_errors,
 )
 from ..utils.io import plain_values
-from ..utils.progress import progress
+from ..utils.jobs import map_on_cluster, progress
 from ..utils.validation import EncodedLabels, Labels, format_list
 from ._table_model import TableModel
 

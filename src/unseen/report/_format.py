@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
-from ..utils.progress import format_duration
+from ..utils.jobs import format_duration
 
 MISSING_TEXT = "–"  # noqa: RUF001 (an en dash, as tables print it)
 MINUS = "\u2212"  # as wide as a plus sign, and screen readers pronounce it "minus"

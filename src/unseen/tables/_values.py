@@ -17,8 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ..utils.optional_imports import is_dask
-from ..utils.validation import format_list, is_missing
+from ..utils.validation import format_list, is_dask, is_missing
 
 # Text that stands for a missing value, regardless of case and surrounding spaces.
 MISSING_MARKS = ("", "na", "n/a", "#n/a", "<na>", "nan", "null", "?")

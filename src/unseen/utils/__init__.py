@@ -1,1 +1,1 @@
-"""Utilities shared by all packages: validation, samples, optional imports, files, progress, warnings."""
+"""Utilities shared by all packages: validation, samples, optional imports, files, long jobs."""

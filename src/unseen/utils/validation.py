@@ -1,4 +1,4 @@
-"""Validation and encoding of class labels, domain labels, groups and sample weights."""
+"""What estimators share: constructors, links to documentation, and validation and encoding of labels and weights."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..exceptions import MaskedLabelsWarning, SingleDomainWarning, ignore_warnings, warn
 from ..linalg import Array, Ints
-from .optional_imports import is_dask
 
 Labels = np.ndarray[Any, np.dtype[Any]]
 P = ParamSpec("P")
@@ -23,6 +23,43 @@ MANY_CLASSES_WARNING = UserWarning, "The number of unique classes is greater tha
 MAX_SAMPLE_WEIGHT = 1e30  # the smallest positive weight is one over it
 MAX_LABEL_LENGTH = 1_000  # characters: NumPy allocates the width of the longest label for every sample
 MASKED_LABEL = -1  # domain adaptation libraries replace the labels of target domains by it
+# Generates the constructor that scikit-learn requires: explicit keyword arguments, which it only assigns.
+keyword_parameters = dataclass(kw_only=True, eq=False, repr=False)
+DOCUMENTATION_URL = "https://unseen.readthedocs.io/en/latest"
+FEATURES_IN = """\
+n_features_in_ : int
+    Number of features seen during `fit`.
+feature_names_in_ : ndarray of shape (`n_features_in_`,)
+    Names of features seen during `fit`, if `X` had string column names."""
+
+
+class DocLinkMixin:
+    """Link an estimator, public as ``unseen.<Name>``, to its documentation; inherit from it before `BaseEstimator`.
+
+    A name in braces in its docstring is replaced by a text that several estimators share.
+    """
+
+    _shared_docs: ClassVar[dict[str, str]] = {"features_in": FEATURES_IN}
+    _doc_link_module: ClassVar[str] = "unseen"
+    _doc_link_template: ClassVar[str] = f"{DOCUMENTATION_URL}/generated/unseen.{{estimator_name}}.html"
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        doc = inspect.cleandoc(cls.__doc__ or "")
+        for name, text in cls._shared_docs.items():
+            doc = doc.replace(f"{{{name}}}", text)
+        cls.__doc__ = doc
+
+
+def reset_fitted_attributes(estimator: BaseEstimator) -> None:
+    """Delete the attributes of an earlier fit, so that none remains after a fit with other parameters."""
+    for name in [name for name in vars(estimator) if name.endswith("_")]:
+        delattr(estimator, name)
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask collection, determined without importing Dask."""
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
 
 
 def require_named_domains(method: Callable[P, R]) -> Callable[P, R]:

@@ -1,9 +1,11 @@
-"""Parallel work in local processes (joblib) or by the workers of a Dask cluster (distributed)."""
+"""Long jobs: local processes (joblib) or a Dask cluster (distributed), progress, and the environment of results."""
 
 from __future__ import annotations
 
 import os
+import platform
 import signal
+import sys
 import threading
 import time
 import uuid
@@ -11,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import islice
 from multiprocessing import resource_tracker
 from typing import Any, TypeVar
@@ -27,6 +30,7 @@ STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 PENDING_PER_WORKER = 2  # items per thread of a cluster: one in progress and the next one
 # Large functions are sent as tasks, so that the cluster can compute them again if a worker is lost. Dask would warn.
 NO_SIZE_WARNING = {"distributed.admin.large-graph-warning-threshold": "1 PiB"}
+LOG_INTERVAL_SECONDS = 5  # between two log lines
 
 
 def parallel(
@@ -160,7 +164,7 @@ def map_on_cluster(
 
     Examples
     --------
-    >>> from unseen.estimators import map_on_cluster
+    >>> from unseen.utils.jobs import map_on_cluster
     >>> list(map_on_cluster(abs, [-2, 1]))
     [2, 1]
     """
@@ -212,3 +216,91 @@ def _unpickle(pickled: bytes) -> Any:
 
 def _call(function: Callable[[Any], R], pickled: bytes) -> R:
     return function(_unpickle(pickled))
+
+
+def track(items: Iterable[T], total: int, description: str, verbose: int) -> Iterator[T]:
+    """Yield the items, and report progress on standard error if verbose."""
+    with progress(description, total, verbose) as advance:
+        for item in items:
+            advance(1)
+            yield item
+
+
+@contextmanager
+def progress(description: str, total: int, verbose: int = 1) -> Iterator[Callable[[int], None]]:
+    """Yield a function to call with the number of items or rows completed since the last call.
+
+    A terminal or a notebook shows a bar. A log receives a line every few seconds and at the end, and nothing of a job
+    that takes less than that.
+    """
+    bar = _make_bar() if verbose else None
+    if bar is not None:
+        with bar:
+            task = bar.add_task(description, total=total)
+            yield lambda n_items: bar.advance(task, n_items)
+        return
+    start = last_printed = time.monotonic()
+    n_done = 0
+
+    def print_line(n_items: int) -> None:
+        nonlocal n_done, last_printed
+        # Rows are reported twice if the Dask worker that reported them first is lost.
+        n_done = min(n_done + n_items, total)
+        now = time.monotonic()
+        since = start if n_done == total else last_printed
+        if now - since > LOG_INTERVAL_SECONDS and n_done:
+            last_printed = now
+            elapsed = now - start
+            remaining = format_duration(elapsed * (total / n_done - 1))
+            line = f"{description}: {n_done:,}/{total:,} done, {format_duration(elapsed)}, about {remaining} left"
+            print(line, file=sys.stderr)
+
+    yield print_line if verbose else lambda n_items: None
+
+
+def _make_bar() -> Any:
+    """Make a progress bar; None if the output cannot show one, or if rich is not installed."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeElapsedColumn, TimeRemainingColumn
+    except ImportError:
+        return None
+    console = Console(stderr=True)
+    if console.is_jupyter:
+        can_show = find_spec("ipywidgets") is not None
+    else:
+        can_show = console.is_terminal and not console.is_dumb_terminal
+    if not can_show:
+        return None
+    columns = (BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    return Progress("{task.description}", *columns, console=console, transient=True)
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration in seconds, minutes or hours."""
+    if seconds < 120:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
+def environment_info() -> dict[str, Any]:
+    """Collect what results depend on: versions, BLAS libraries with their threads, and the machine."""
+    import numpy as np
+    import scipy
+    import sklearn
+    from threadpoolctl import threadpool_info
+
+    from .. import __version__
+
+    return {
+        "unseen": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "blas": sorted(
+            f"{pool['internal_api']} {pool['version']} x{pool['num_threads']}" for pool in threadpool_info()
+        ),
+    }
