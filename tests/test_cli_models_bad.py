@@ -103,7 +103,7 @@ BAD = {
         'fit train.csv --drop "x0,x1 -o m.unseen',
         "a quotation mark is not closed",
     ),
-    "unlabeled digits": ("fit --unlabeled 0 -o m.unseen", "Missing argument"),
+    "unlabeled digits": ("fit --unlabeled 0 -o m.unseen", "Pass one table"),
     "lists for numbers": (
         "predict plain.unseen lists.parquet -o o.csv",
         "lists.parquet cannot be used: - it cannot be",

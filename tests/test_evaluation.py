@@ -147,8 +147,9 @@ def test_a_held_out_domain_is_predicted_by_the_model_that_fit_returns_for_the_ot
 def test_compare_and_validate_report_the_same_numbers(method, options):
     names = [method, "logistic"]
     comparison = unseen.compare(THREE, methods=names, **options)
-    names.remove(comparison.verdict.recommendation.method)  # which comes first and sets the costs of net benefit
-    validated = unseen.validate(THREE, methods=comparison.verdict.recommendation.method, compare_with=names, **options)
+    reported = comparison.validation.settings.method  # which comes first and sets the costs of net benefit
+    names.remove(reported)
+    validated = unseen.validate(THREE, methods=reported, compare_with=names, **options)
     assert comparison.validation.measure_records == validated.measure_records
     assert comparison.to_dict()["validation"]["summary"] == validated.to_dict()["summary"]
     if not options:

@@ -160,6 +160,9 @@ class UndoBias(DocLinkMixin, LinearClassifierMixin, BaseEstimator):
         self.domain_intercept_ = offset_scale * intercepts[:, 1:].T
         return self
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")  # a fit that failed has set the number of features
+
 
 def augment_by_domain(X: Array, domain: Ints, n_domains: int, offset_penalty: float) -> sparse.csr_array:
     """Return rows [x, 0] and rows [x, x / sqrt(lambda) in the block of the domain], on which an SVM is Undo-Bias."""
