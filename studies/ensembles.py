@@ -184,7 +184,9 @@ class Answers:
         pool_ids = set(map(id, self.pool))
         at = {id(candidate): j for j, candidate in enumerate(self.candidates)}
         found: dict[str, Any] = {
-            one.name: self.scores(ballot.fit_single(at[id(one.candidate)])) for one in field if one.name in PLAIN
+            one.candidate.variant: self.scores(ballot.fit_single(at[id(one.candidate)]))
+            for one in field
+            if one.candidate.variant in PLAIN
         }
         is_member = np.array([id(c) in pool_ids for c in self.candidates])
         is_inductive = is_member & np.array([not c.transductive for c in self.candidates])

@@ -67,7 +67,7 @@ def test_a_ridge_in_multiples_follows_a_rescaled_kernel(name):
 def test_multiples_of_the_ridge_are_multiples():
     X, y, d = three_domains()
     one, ten = (CIDG(ridge=text).fit(X, y, sample_domain=d) for text in ("scale", "10*scale"))
-    one_sized, ten_sized = (make_problem(model, model.cell_counts_, 3.0).ridge for model in (one, ten))
+    one_sized, ten_sized = (make_problem(model, model.cell_counts_, 3.0).scatter_problem.ridge for model in (one, ten))
     assert ten_sized == pytest.approx(10 * one_sized)
 
 

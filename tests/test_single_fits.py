@@ -91,7 +91,7 @@ def test_the_residual_is_that_of_the_textbook_and_bounds_the_error(name):
     model = make(name, n_components=2, kernel="precomputed", ridge=ridge).fit(K, y, sample_domain=d)
     recipe = model._scatter_problem(membership.counts, ridge)
     posed = make_problem(model, membership.counts, 1.0)
-    solution = posed.solve(*posed.whiten(gram_spectrum(K.copy(), membership))).keep_leading(2)
+    solution = posed.solve(*posed.whiten(gram_spectrum(K.copy(), membership))).keep(slice(2))
 
     def bounds(some):
         return residuals(lambda B: K @ B, membership.indicators, membership.counts, recipe, some)

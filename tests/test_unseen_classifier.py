@@ -51,7 +51,7 @@ def contenders(methods, X, y, d, splits, feature_map=None):
     config = EvaluationConfig(scoring=model.scoring, balance=model.balance)
     return model._select(
         model._methods(X), Samples(X, y, d), splits, SizePlan.from_rows(len(y)), config
-    ).candidate_results
+    ).predictions.candidate_results
 
 
 def pipeline_of(candidate, gamma=None):

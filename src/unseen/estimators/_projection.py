@@ -373,12 +373,6 @@ class Projection(DomainTransformer, KernelTransformer):
     def _n_features_out(self) -> int:
         return len(self.finalize().eigenvalues_)
 
-    def _check_samples(
-        self, X: Any, *, y: Any = "no_validation", reset: bool = True, ensure_min_samples: int = 1
-    ) -> Any:
-        """Validate samples, with labels if these are given."""
-        return self._sample_kernel.check(self, X, y=y, reset=reset, ensure_min_samples=ensure_min_samples)
-
     def _check_training_data(
         self, X: Any, y: Any, domain: Any, *, reset: bool = True, min_samples: int = 1
     ) -> tuple[Any, EncodedLabels, EncodedLabels]:
@@ -596,11 +590,6 @@ class ProjectionProblem:
         """The name of the method."""
         return type(self.estimator).__name__
 
-    @property
-    def ridge(self) -> float:
-        """The ridge as a number."""
-        return self.scatter_problem.ridge
-
     def whiten(self, spectrum: Spectrum) -> tuple[Spectrum, WhitenedProblem]:
         """Reduce the eigenproblem to cell space; the result does not depend on the weights of the penalties.
 
@@ -608,7 +597,7 @@ class ProjectionProblem:
         """
         with self._explain_singularity():
             varying = spectrum.without_negative_rounding() if self.scatter_problem.norm_weight else spectrum
-            if not self.ridge:
+            if not self.scatter_problem.ridge:
                 varying = varying.without_null()
             return varying, whiten(varying, self.scatter_problem)
 
@@ -625,7 +614,7 @@ class ProjectionProblem:
         """Return all components, from a complete spectrum, and bounds on the relative errors of their eigenvalues."""
         varying, whitened = self.whiten(spectrum)
         solution = self.solve(varying, whitened)
-        kept = solution.keep_leading(self.max_components)
+        kept = solution.keep(slice(self.max_components))
         in_eigenbasis = replace(kept, coefficients=varying.to_coordinates(kept.coefficients))
         with np.errstate(over="ignore", invalid="ignore"):  # Weights of 1e300 overflow; there is no bound then.
             errors = residuals(
@@ -637,7 +626,7 @@ class ProjectionProblem:
         """Return the result of `solve_spectrum` for a centered kernel matrix, which is overwritten."""
         problem = self.scatter_problem
         denominator_norm = problem.within_weight * centered.size**2 + problem.norm_weight * centered.size
-        if len(K) > MAX_EIGH_ROWS and self.ridge > MIN_KRYLOV_RIDGE * denominator_norm:
+        if len(K) > MAX_EIGH_ROWS and problem.ridge > MIN_KRYLOV_RIDGE * denominator_norm:
             accurate = self._solve_in_krylov_spaces(K, membership, centered.precision)
             if accurate is not None:
                 return accurate
@@ -654,7 +643,7 @@ class ProjectionProblem:
                 "components would be amplified noise.",
                 FewerComponentsWarning,
             )
-        leading = solution.keep_leading(self.max_components)
+        leading = solution.keep(slice(self.max_components))
         return leading.scale(self.estimator.scaling).orient(self.counts, X)
 
     def _solve_in_krylov_spaces(
@@ -689,10 +678,11 @@ class ProjectionProblem:
             yield
         except IndefiniteKernelError as error:
             weight = self.scatter_problem.norm_weight
+            ridge = self.scatter_problem.ridge
             raise ValueError(
                 f"kernel={self.estimator.kernel!r} is not positive semi-definite on X: its centered matrix has the "
                 f"eigenvalue {error.smallest:.3g}. The norm penalty of {self.name} (weight {weight:g}) is then "
-                f"negative in some directions, and ridge={self.estimator.ridge!r}, a value of {self.ridge:.3g}, does "
+                f"negative in some directions, and ridge={self.estimator.ridge!r}, a value of {ridge:.3g}, does "
                 'not outweigh it there. Use a positive semi-definite kernel such as "rbf", a ridge above '
                 f"{-weight * error.smallest:.3g}, or a method without that penalty."
             ) from error

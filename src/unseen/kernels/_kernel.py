@@ -163,14 +163,6 @@ class Kernel:
             "accept_large_sparse": self.kernel != "laplacian",
         }
 
-    def check(
-        self, estimator: Any, X: Any, *, y: Any = "no_validation", reset: bool = True, ensure_min_samples: int = 1
-    ) -> Any:
-        """Validate samples of an estimator for this kernel, with labels if these are given."""
-        return validate_data(
-            estimator, X, y, reset=reset, ensure_min_samples=ensure_min_samples, **self.validation_options
-        )
-
     def check_finite(self, values: Array) -> Array:
         """Return the values; raise if some are not finite."""
         if not np.isfinite(values).all():
@@ -294,6 +286,14 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
         """The kernel that validates samples."""
         return Kernel.from_estimator(self)
 
+    def _check_samples(
+        self, X: Any, *, y: Any = "no_validation", reset: bool = True, ensure_min_samples: int = 1
+    ) -> Any:
+        """Validate samples, with labels if these are given."""
+        return validate_data(
+            self, X, y, reset=reset, ensure_min_samples=ensure_min_samples, **self._sample_kernel.validation_options
+        )
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self._sample_kernel.is_precomputed
@@ -332,16 +332,15 @@ def center_kernel(K: Array) -> Array:
     The means have rounding errors. The values of a wide kernel are all close to 1, so that these errors may be as large
     as the centered values; a second pass removes them.
     """
-    return _center_once(K) + _center_once(K)
-
-
-def _center_once(K: Array) -> Array:
     step = max(1, 2**22 // max(len(K), 1))  # rows of a block that stays in cache during both subtractions
+    total = np.zeros(len(K))
     with np.errstate(over="ignore", invalid="ignore"):  # The means show infinite entries; the caller raises.
-        means: Array = K.mean(axis=0)
-        rows = means - means.mean()
-        for start in range(0, len(K), step):
-            block = K[start : start + step]
-            block -= means
-            block -= rows[start : start + step, None]
-    return means
+        for _ in range(2):
+            means = K.mean(axis=0)
+            rows = means - means.mean()
+            for start in range(0, len(K), step):
+                block = K[start : start + step]
+                block -= means
+                block -= rows[start : start + step, None]
+            total += means
+    return total

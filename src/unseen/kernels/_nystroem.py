@@ -135,7 +135,7 @@ class PivotedNystroem(KernelTransformer):
                 'PivotedNystroem does not support kernel="precomputed", because it avoids the full kernel matrix. If '
                 'you have the matrix, fit a projection on it, for example CIDG(kernel="precomputed").'
             )
-        X = kernel.check(self, X)
+        X = self._check_samples(X)
         # About the mean once: values of the same pair must not differ between blocks.
         samples = shift_to_mean(X)[0] if self.kernel == "rbf" else X.astype(np.float64, copy=False)
         kernel = kernel.resolve(X)
@@ -217,7 +217,7 @@ class PivotedNystroem(KernelTransformer):
         """Return validated samples, the kernel, and its values between samples and landmarks."""
         check_is_fitted(self)
         kernel = Kernel.from_estimator(self, gamma=self.gamma_)
-        X = kernel.check(self, X, reset=False)
+        X = self._check_samples(X, reset=False)
         return X, kernel, kernel.evaluate(X, self.components_)
 
     def _rounding(self, kernel: Kernel, X: Any) -> Array | float:

@@ -125,10 +125,6 @@ class Solution:
     norms: Array
     cell_means: Array
 
-    def keep_leading(self, q: int | None) -> Solution:
-        """Keep the leading `q` components, all for None."""
-        return self._take(slice(q))
-
     def drop_rounding(self, perturbation: float) -> Solution:
         r"""Drop components that rounding errors of the Gram matrix could explain.
 
@@ -137,9 +133,10 @@ class Solution:
         most :math:`\|b\| \|\delta K\| \|W\|`, and :math:`\|b\| \le 1 / \sqrt\epsilon`. `perturbation` is
         :math:`\|\delta K\| \|W\|`: a component is kept if the root of its eigenvalue is larger than its bound.
         """
-        return self._take(np.sqrt(self.eigenvalues) > perturbation * self.norms)
+        return self.keep(np.sqrt(self.eigenvalues) > perturbation * self.norms)
 
-    def _take(self, which: Any) -> Solution:
+    def keep(self, which: Any) -> Solution:
+        """Keep the components that an index, a slice or a mask selects."""
         return Solution(
             self.eigenvalues[which], self.coefficients[:, which], self.norms[which], self.cell_means[:, which]
         )
@@ -284,18 +281,14 @@ def bound_component_errors(eigenvalues: Array, errors: Array) -> Array:
 EQUAL_MEANS_MESSAGE = "The class means coincide, so no component separates the classes. Check y, X and the kernel."
 
 
-def _check_distinct_means(differences: Array, size: float) -> None:
-    """Raise if differences between class means are rounding errors relative to their largest possible `size`."""
-    if np.linalg.norm(differences) <= 1e-13 * size:
-        raise ValueError(EQUAL_MEANS_MESSAGE)
-
-
 def solve(whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints) -> Solution:
     """Solve an eigenproblem with a low-rank numerator in O(cells^3), for any number of samples."""
     upper, pivots = _pivoted_qr_triangle(_factor_denominator(whitened, problem, counts))
     contrast = _indicator_contrast(problem.numerator, counts)
     numerator = whitened.cells @ contrast
-    _check_distinct_means(numerator, whitened.spread * float(np.linalg.norm(contrast)))
+    # Smaller differences between class means are rounding errors.
+    if np.linalg.norm(numerator) <= 1e-13 * whitened.spread * np.linalg.norm(contrast):
+        raise ValueError(EQUAL_MEANS_MESSAGE)
     # BLAS's dtrsm: LAPACK's dtrtrs starts all threads even for a small number of cells.
     root = linalg.blas.dtrsm(1.0, upper, numerator[pivots], trans_a=True)
     left, singular, _ = linalg.svd(root, full_matrices=False, check_finite=False)

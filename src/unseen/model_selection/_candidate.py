@@ -162,7 +162,11 @@ class Candidate:
         Landmarks are those of a map that several candidates share, or new ones.
         """
         if self.features == "raw":
-            return replace(self, classifier=with_categories(self.classifier, used))
+            if not used.n_categorical or "categorical_features" not in self.classifier.get_params(deep=False):
+                return self
+            n_columns = used.X.shape[1]
+            positions = list(range(n_columns - used.n_categorical, n_columns))
+            return replace(self, classifier=clone(self.classifier).set_params(categorical_features=positions))
         if not self.needs_landmarks(len(used)):
             return self
         if landmarks is None:
@@ -217,15 +221,6 @@ def tree_samples(samples: Samples) -> Samples:
     return replace(samples, X=tree_features(X), raw=None)
 
 
-def with_categories(classifier: Any, samples: Samples) -> Any:
-    """A classifier of trees for these samples: a copy that knows which columns are levels, if it can use them."""
-    if not samples.n_categorical or "categorical_features" not in classifier.get_params(deep=False):
-        return classifier
-    n_columns = samples.X.shape[1]
-    positions = list(range(n_columns - samples.n_categorical, n_columns))
-    return clone(classifier).set_params(categorical_features=positions)
-
-
 def full_repr(value: Any) -> str:
     """Represent an estimator with all parameters, which its repr may shorten, and functions by their code."""
     if hasattr(value, "get_params") and not isinstance(value, type):
@@ -237,14 +232,11 @@ def full_repr(value: Any) -> str:
         return f"{{{', '.join(f'{name!r}: {full_repr(part)}' for name, part in value.items())}}}"
     if hasattr(value, "_score_func"):  # a scorer, whose repr has the name of its function only
         return f"{full_repr(value._score_func)} {value!r}"
+    text = repr(value)
     if hasattr(value, "__code__"):
         code = value.__code__
         digest = hashlib.sha256(code.co_code).hexdigest()[:16]
-        return f"{value.__qualname__}:{digest}{_without_addresses(repr(code.co_consts))}"
-    return _without_addresses(repr(value))
-
-
-def _without_addresses(text: str) -> str:
+        text = f"{value.__qualname__}:{digest}{code.co_consts!r}"
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
@@ -291,7 +283,7 @@ def is_transductive(estimator: Any) -> bool:
     `transductive`, which may be a constructor parameter or a class attribute.
     """
     if isinstance(estimator, Pipeline):
-        return any(map(is_transductive, flatten_steps(estimator)))
+        return any(is_transductive(step) for _, step in estimator.steps)
     if isinstance(estimator, DomainCenterer) or getattr(estimator, "centering", "source") == "target":
         return True
     return bool(getattr(estimator, "transductive", False))
@@ -350,8 +342,9 @@ def _is_passthrough(step: Any) -> bool:
 def _transform_step(step: Any, X: Any, sample_domain: Any) -> Any:
     """Transform samples by a fitted step, which may be a pipeline."""
     if type(step) is Pipeline:
-        Z = transform_for_classifier(step, X, sample_domain)
-        return _transform_step(step.steps[-1][1], Z, sample_domain)
+        for _, inner in step.steps:
+            X = _transform_step(inner, X, sample_domain)
+        return X
     if _is_passthrough(step):
         return X
     if accepts_domains(step.transform):

@@ -116,21 +116,6 @@ class FittedEnsemble:
     trials: list[FittedEnsemble] = field(default_factory=list)
 
     @property
-    def codes(self) -> list[Ints]:
-        """True classes of each held-out part."""
-        return self.predictions.codes
-
-    @property
-    def candidate_results(self) -> list[CandidateResult]:
-        """Cross-fitted results of the best settings of each variant, also of those that are no members."""
-        return self.predictions.candidate_results
-
-    @property
-    def metric(self) -> Metric:
-        """Names of the metric."""
-        return get_metric(self.predictions.scorer.scoring)
-
-    @property
     def is_transductive(self) -> bool:
         """Whether predictions depend on the other samples of their domain."""
         return self.smoothing > 0 or any(member.transductive for member in self.members)
@@ -185,26 +170,26 @@ class FittedEnsemble:
         is_defined = np.isfinite(self.scores)
         n_rows = None
         if scorer.scoring == "accuracy" and scorer.samples.weight is None:  # scores are shares of rows
-            n_rows = np.array([len(codes) for codes in self.codes])[is_defined]
+            n_rows = np.array([len(codes) for codes in self.predictions.codes])[is_defined]
         bounds = metric_range(scorer.scoring, len(scorer.samples.classes))
-        return self.scores[is_defined], self.metric, bounds, n_rows
+        return self.scores[is_defined], get_metric(scorer.scoring), bounds, n_rows
 
     def leaderboard(self, names: Sequence[str]) -> Leaderboard:
         """Ensembles and candidates, best first; `names` are those of held-out domains."""
         weights = self.weights_by_model
         rows = [
             LeaderboardRow(
-                model=result.name,
-                kind=result.kind,
+                model=result.candidate.variant,
+                kind=result.candidate.kind,
                 mean=result.mean,
                 standard_error=standard_error(result.scores[result.defined]),
                 scores=dict(zip(names, result.scores.tolist(), strict=True)),
                 params=result.candidate.params,
                 seconds=result.seconds,
-                weight=weights.get(result.name, 0.0),
+                weight=weights.get(result.candidate.variant, 0.0),
                 is_selected=not self.trials and result.candidate is self.members[0],
             )
-            for result in self.candidate_results
+            for result in self.predictions.candidate_results
         ]
         for trial in self.trials:
             is_selected = trial.trial_name == self.trial_name
@@ -238,7 +223,7 @@ class FittedEnsemble:
 
     def to_estimator(self) -> EnsembleClassifier:
         """The ensemble as an estimator, with members that are not fitted."""
-        sets = ConformalSets.from_predictions(self.held_out, self.codes)
+        sets = ConformalSets.from_predictions(self.held_out, self.predictions.codes)
         ratio = self.predictions.prior_ratio
         natural = [P if ratio is None else adjust_priors(P, ratio) for P in self.held_out]
         return EnsembleClassifier(
@@ -251,7 +236,9 @@ class FittedEnsemble:
             conformal_scores=list(sets.scores),
             conformal_codes=None if sets.codes is None else list(sets.codes),
             prior_ratio=ratio,
-            held_out=limit_held_out_domains(list(zip(self.predictions.domains, natural, self.codes, strict=True))),
+            held_out=limit_held_out_domains(
+                list(zip(self.predictions.domains, natural, self.predictions.codes, strict=True))
+            ),
             raw_members=[j for j, member in enumerate(self.members) if member.features == "raw"],
         )
 

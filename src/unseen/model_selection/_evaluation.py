@@ -464,7 +464,11 @@ class PreparedSplits:
             basis = decomposition.principal(transformer.n_components)
             return Features(basis.train, self._split_rows(basis.test - basis.offset), {})
         basis, problem = decomposition.project(transformer)
-        facts = {"n_components": basis.train.shape[1], "ridge": problem.ridge, "weight": problem.invariance}
+        facts = {
+            "n_components": basis.train.shape[1],
+            "ridge": problem.scatter_problem.ridge,
+            "weight": problem.invariance,
+        }
         if transformer.centering == "source":
             return Features(basis.train, self._split_rows(basis.test - basis.offset), facts)
         names = EncodedLabels.from_domains(self.train.domain, len(self.train)).names.tolist()

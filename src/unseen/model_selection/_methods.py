@@ -77,13 +77,6 @@ class TableSize:
     shape: tuple[int, ...]
     n_classes: int
 
-    @property
-    def boosting_work(self) -> int:
-        """Estimated work of boosting, which fits trees to each of several classes: features and rows of all trees."""
-        n_rows, n_features = self.shape
-        n_trees = N_BOOSTED_TREES * (1 if self.n_classes == 2 else self.n_classes)
-        return n_trees * n_features * (min(n_rows, MAX_COUNTED_ROWS) + HISTOGRAM_ROWS)
-
 
 @dataclass(frozen=True, eq=False)
 class Method:
@@ -183,9 +176,16 @@ class Method:
         return isinstance(self.transformer, Projection)
 
     def is_fast_enough(self, size: TableSize | None) -> bool:
-        """Whether it may be a member of the automatic ensemble for a table of this size."""
-        is_boosting = isinstance(self.classifier, HistGradientBoostingClassifier)
-        return size is None or not is_boosting or size.boosting_work <= MAX_BOOSTING_WORK
+        """Whether it may be a member of the automatic ensemble for a table of this size; None is any size.
+
+        The work of boosting is estimated: it fits trees to each of several classes, and each tree takes all features
+        and rows.
+        """
+        if size is None or not isinstance(self.classifier, HistGradientBoostingClassifier):
+            return True
+        n_rows, n_features = size.shape
+        n_trees = N_BOOSTED_TREES * (1 if size.n_classes == 2 else size.n_classes)
+        return n_trees * n_features * (min(n_rows, MAX_COUNTED_ROWS) + HISTOGRAM_ROWS) <= MAX_BOOSTING_WORK
 
     def settings(self, n_classes: int, *, grid: GridName = "full", quick: bool = False) -> list[dict[str, Any]]:
         """List all settings to select from.

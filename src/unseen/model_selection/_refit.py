@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -167,7 +167,12 @@ def refit_ensemble(
     facts: dict[str, float] = {}
     with ignore_expected_warnings():
         if plan.exact:
-            groups = _group_by_landmarks(missing, len(samples))
+
+            def landmarks_of(key: CandidateKey) -> Hashable:
+                candidate = missing[key]
+                return (candidate.transformer.gamma,) if candidate.needs_landmarks(len(samples)) else key
+
+            groups = [{key: missing[key] for key in keys} for keys in group_by(missing, landmarks_of)]
             calls = (delayed(_fit_exactly)(list(group.values()), samples, config.balance) for group in groups)
             for group, fits in zip(groups, parallel(config.n_jobs)(calls), strict=True):
                 pipelines.update(zip(group, fits, strict=True))
@@ -180,18 +185,6 @@ def refit_ensemble(
     if samples.raw is not None:
         ensemble.set_params(n_prepared_features=samples.X.shape[1])
     return ensemble.with_members([pipelines[key] for key in keys]), facts
-
-
-def _group_by_landmarks(
-    candidates: Mapping[CandidateKey, Candidate], n_rows: int
-) -> list[dict[CandidateKey, Candidate]]:
-    """Candidates by the landmarks that they share; a candidate without landmarks is a group."""
-
-    def landmarks_of(key: CandidateKey) -> Hashable:
-        candidate = candidates[key]
-        return (candidate.transformer.gamma,) if candidate.needs_landmarks(n_rows) else key
-
-    return [{key: candidates[key] for key in keys} for keys in group_by(candidates, landmarks_of)]
 
 
 def _fit_exactly(group: Sequence[Candidate], samples: Samples, balance: Balance) -> list[Pipeline]:

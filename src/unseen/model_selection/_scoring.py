@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -416,16 +416,6 @@ class CandidateResult:
     scored: tuple[Candidate, ...] = ()
 
     @property
-    def name(self) -> str:
-        """Such as "CIDG + 1-NN, target-centered"."""
-        return self.candidate.variant
-
-    @property
-    def kind(self) -> Literal["plain", "inductive", "transductive"]:
-        """One of "plain", "inductive" and "transductive"."""
-        return self.candidate.kind
-
-    @property
     def mean(self) -> float:
         """Mean score over held-out parts that count."""
         return float(np.mean(self.scores[self.defined]))
@@ -483,34 +473,34 @@ def warn_about_failures(results: Sequence[CandidateResult]) -> None:
     """Warn why some candidates have no score, if others have one."""
     for result in results:
         if result.error and not all(other.error for other in results):
-            warn(f"{result.name} has no score and is left out of the selection: {result.error}", RuntimeWarning)
+            warn(
+                f"{result.candidate.variant} has no score and is left out of the selection: {result.error}",
+                RuntimeWarning,
+            )
 
 
 def select_result(results: Sequence[CandidateResult]) -> CandidateResult:
-    """The best mean, unless the best of a simpler kind is worse by at most one standard error of the difference."""
-    reasons = [f" {result.name}: {result.error}" for result in results if result.error]
+    """The best mean, unless the best of a simpler kind is worse by at most one standard error of the difference.
+
+    Among plain classifiers the RBF SVM is selected unless another is distinguishably better. A wide rbf kernel makes it
+    a linear SVM, so it nests the linear models: where the data cannot distinguish them, it loses little if the truth is
+    linear, and a linear model may lose much if it is not.
+    """
+    reasons = [f" {result.candidate.variant}: {result.error}" for result in results if result.error]
     scored = [result for result in results if np.isfinite(result.mean)]
     if not scored:
         first_reason = "".join(reasons[:1])
         raise ValueError(f"No model has a score on every held-out part. Check the data and the scorer.{first_reason}")
-    best = max(scored, key=lambda result: (result.mean, -KINDS_BY_SIMPLICITY.index(result.kind)))
-    for kind in KINDS_BY_SIMPLICITY[: KINDS_BY_SIMPLICITY.index(best.kind)]:
-        simpler = [result for result in scored if result.kind == kind]
-        if simpler and is_within_error(best, max(simpler, key=lambda result: result.mean)):
-            return best_of_kind(simpler)
-    return best_of_kind([result for result in scored if result.kind == best.kind])
-
-
-def best_of_kind(results: Sequence[CandidateResult]) -> CandidateResult:
-    """Best of one kind; among plain classifiers, the RBF SVM unless another is distinguishably better.
-
-    A wide rbf kernel makes it a linear SVM, so it nests the linear models: where the data cannot distinguish them, it
-    loses little if the truth is linear, and a linear model may lose much if it is not.
-    """
-    best = max(results, key=lambda result: result.mean)
-    for result in results:
-        if result.name == "RBF SVM" and is_within_error(best, result):
-            return result
+    best = max(scored, key=lambda result: (result.mean, -KINDS_BY_SIMPLICITY.index(result.candidate.kind)))
+    for kind in KINDS_BY_SIMPLICITY[: KINDS_BY_SIMPLICITY.index(best.candidate.kind)]:
+        simpler = [result for result in scored if result.candidate.kind == kind]
+        best_simpler = max(simpler, key=lambda result: result.mean, default=None)
+        if best_simpler is not None and is_within_error(best, best_simpler):
+            best = best_simpler
+            break
+    for result in scored:
+        if result.candidate.variant == "RBF SVM" and result.candidate.kind == best.candidate.kind:
+            return result if is_within_error(best, result) else best
     return best
 
 

@@ -275,7 +275,7 @@ class UnseenClassifier(BaseSelector):
         model = select_model(
             candidates, samples, splits, config, ensemble=self.ensemble, transductive=self.transductive
         )
-        warn_about_failures(model.candidate_results)
+        warn_about_failures(model.predictions.candidate_results)
         return model
 
     @property
@@ -316,7 +316,13 @@ class UnseenClassifier(BaseSelector):
             if method.members and self.feature_map is not None:  # mapped features have no kernel matrix
                 members = [one for one in members if one.shares != "kernel matrix"]
                 members += [METHODS[MAPPED_RIDGE]] if has_map else []
-            chosen |= {one.name: self._with_map(one) for one in members}
+            for one in members:
+                transformer = one.transformer
+                if one.is_projection and self.feature_map is not None:
+                    transformer = clone(transformer).set_params(feature_map=self.feature_map)
+                elif one.name == MAPPED_RIDGE:
+                    transformer = self.feature_map
+                chosen[one.name] = replace(one, transformer=transformer)
         return [*chosen.values()]
 
     def _check_method(self, method: Method, is_sparse: bool, has_map: bool) -> None:
@@ -328,12 +334,6 @@ class UnseenClassifier(BaseSelector):
                 f"methods={self.methods!r} contains {MAPPED_RIDGE!r}, which needs a transformer as feature_map; got "
                 f"feature_map={self.feature_map!r}."
             )
-
-    def _with_map(self, method: Method) -> Method:
-        if method.is_projection and self.feature_map is not None:
-            projection = clone(method.transformer).set_params(feature_map=self.feature_map)
-            return replace(method, transformer=projection)
-        return replace(method, transformer=self.feature_map) if method.name == MAPPED_RIDGE else method
 
     def predict_set(self, X: Any, coverage: float | None = None, *, sample_domain: Any = None) -> list[Any]:
         """Prediction sets: the classes that each sample may have, with a given coverage on new domains.

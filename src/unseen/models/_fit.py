@@ -338,7 +338,9 @@ def _select(
         among=candidates,
     )
     names = {method.name for method in methods}
-    warn_about_failures([result for result in selected.candidate_results if result.candidate.method in names])
+    warn_about_failures(
+        [result for result in selected.predictions.candidate_results if result.candidate.method in names]
+    )
     return selected
 
 
@@ -511,7 +513,7 @@ def choose_ensemble_threshold(
 def _held_out_risks(fitted: FittedEnsemble, ensemble: EnsembleClassifier, positive: Any) -> tuple[Bools, Array, Ints]:
     """Whether held-out rows are events, their out-of-domain risks, and the codes of their domains."""
     column = int(np.flatnonzero(ensemble.classes_ == positive)[0])
-    codes = fitted.codes
+    codes = fitted.predictions.codes
     P = ensemble.with_natural_priors(np.concatenate(fitted.held_out))
     domain = np.repeat(np.arange(len(codes)), [len(part) for part in codes])
     return np.concatenate(codes) == column, P[:, column], domain
@@ -568,11 +570,12 @@ def apply_threshold(
         "text": text,
     }
     column = int(np.flatnonzero(classes == event)[0])
-    if uses_labels_only(fitted.metric.scoring):
+    scoring = fitted.predictions.scorer.scoring
+    if uses_labels_only(scoring):
         labels = classes[np.where(flagged, column, 1 - column)]
         scores = [
-            score_labels(fitted.metric.scoring, classes[codes], labels[domain == i], classes)
-            for i, codes in enumerate(fitted.codes)
+            score_labels(scoring, classes[codes], labels[domain == i], classes)
+            for i, codes in enumerate(fitted.predictions.codes)
         ]
         fitted = replace(fitted, scores=np.where(np.isfinite(fitted.scores), scores, np.nan))
     return replace(model, threshold=choice.threshold, positive_code=column), fitted, facts

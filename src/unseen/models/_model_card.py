@@ -84,7 +84,7 @@ def model_card(
             "metric": scored.forecast.metric,
             "mean": scored.mean,
             "by_domain": dict(zip(domains, scored.scores.tolist(), strict=True)),
-            "rows": {name: len(codes) for name, codes in zip(domains, scored.codes, strict=True)},
+            "rows": {name: len(codes) for name, codes in zip(domains, scored.predictions.codes, strict=True)},
             "baseline": baseline,
         },
         "leaderboard": [
