@@ -80,8 +80,10 @@ def test_what_is_chosen_is_never_worse_than_the_best_by_more_than_a_standard_err
     kinds = ["plain", "inductive", "transductive"]
     field = [contender(kinds[i % 3], *(np.array(scores) / 20)) for i, scores in enumerate(table)]
     chosen, best = select_result(field), max(field, key=lambda c: c.mean)
-    assert kinds.index(chosen.kind) <= max(kinds.index(c.kind) for c in field if c.mean == best.mean)
-    assert chosen.mean == max(c.mean for c in field if c.kind == chosen.kind)
+    assert kinds.index(chosen.candidate.kind) <= max(
+        kinds.index(c.candidate.kind) for c in field if c.mean == best.mean
+    )
+    assert chosen.mean == max(c.mean for c in field if c.candidate.kind == chosen.candidate.kind)
     if chosen.mean < best.mean:
         loss = best.mean - chosen.mean
         equals = [c for c in field if c.mean == best.mean]

@@ -35,7 +35,7 @@ def candidates_of(n_members):
 
 def trials_of(samples, natural, *, nested):
     trials = TrialSplits.from_splits(samples, natural)
-    assert trials.nested
+    assert trials.nested_positions
     return trials if nested else replace(trials, nested={})
 
 
@@ -132,10 +132,10 @@ def test_labels_of_held_out_parts_that_share_samples_have_no_say_either():
 
 def test_models_are_trained_without_pairs_of_domains_where_data_are_few():
     X, y, d = three_domains(n_domains=5)
-    assert TrialSplits.from_splits(Samples(X, y, d), leave_one_out(d), skewed=False).nested
-    assert not TrialSplits.from_splits(Samples(X, y, d), leave_one_out(d)[:3]).nested
+    assert TrialSplits.from_splits(Samples(X, y, d), leave_one_out(d), skewed=False).nested_positions
+    assert not TrialSplits.from_splits(Samples(X, y, d), leave_one_out(d)[:3]).nested_positions
     many = np.repeat(np.arange(len(y)), 30)
-    assert not TrialSplits.from_splits(Samples(X[many], y[many], d[many]), leave_one_out(d[many])).nested
+    assert not TrialSplits.from_splits(Samples(X[many], y[many], d[many]), leave_one_out(d[many])).nested_positions
 
 
 # Noise

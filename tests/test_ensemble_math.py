@@ -326,7 +326,7 @@ def test_smoothing_is_taken_where_neighbors_know_and_stays_calibrated():
     assert "smoothed" in pooling.name
     assert np.mean([pooling.scores, pooling.skewed]) > 0.95
     assert pooling.calibration["after"]["log_loss"] < pooling.calibration["before"]["log_loss"]
-    right = [P.argmax(axis=1) == codes for P, codes in zip(pooling.held_out, pooling.codes, strict=True)]
+    right = [P.argmax(axis=1) == codes for P, codes in zip(pooling.held_out, pooling.predictions.codes, strict=True)]
     np.testing.assert_allclose([own.mean() for own in right], pooling.scores)
 
 
@@ -416,9 +416,9 @@ def test_votes_have_room_in_memory(monkeypatch):
     candidates = [*METHODS["logistic"].candidates(3), *METHODS["logistic"].candidates(3)]
     splits = list(LeaveOneDomainOut().split(X, y, d))
     pooling = select_model(candidates, Samples(X, y, d), splits, EvaluationConfig(), transductive=True)
-    sizes = [len(codes) for codes in pooling.codes]
+    sizes = [len(codes) for codes in pooling.predictions.codes]
     assert sum(sizes) <= 110 < len(X)
-    assert all(set(codes) == {0, 1, 2} for codes in pooling.codes)
+    assert all(set(codes) == {0, 1, 2} for codes in pooling.predictions.codes)
 
 
 def test_an_average_takes_methods_that_predict_single_rows():

@@ -122,7 +122,7 @@ def test_scores_are_those_of_cross_validating_the_contenders_pipeline(everything
     splits = list(LeaveOneDomainOut().split(X, y, d))
     on_board = {row.model: row for row in everything.leaderboard_}
     for contender in contenders([method], X, y, d, splits):
-        row = on_board[contender.name]
+        row = on_board[contender.candidate.variant]
         assert row.params == contender.candidate.params
         assert list(row.scores.values()) == contender.scores.tolist()
         expected = []
@@ -144,8 +144,8 @@ def test_settings_that_are_scored_on_a_domain_are_chosen_without_it(n_domains):
     splits = list(LeaveOneDomainOut().split(X, y, d))
     found = contenders(PLAIN[:2], X, y, d, splits)
     for contender in found:
-        candidates = TABLE[contender.name].candidates(3, grid="ensemble")
-        settings = [one for one in candidates if one.variant == contender.name]
+        candidates = TABLE[contender.candidate.variant].candidates(3, grid="ensemble")
+        settings = [one for one in candidates if one.variant == contender.candidate.variant]
         fitted = {}  # by setting and domains without which it is fitted: two held-out domains share a model
         for k, chosen in enumerate(contender.scored):
             means = []
@@ -182,7 +182,7 @@ def test_behind_a_feature_map_scores_are_those_of_cross_validating_too(kind):
     for contender in contenders(methods, samples, y, d, splits, feature_map):
         parts = zip(splits, contender.scored, strict=True)
         expected = [by_scikit_learn(pipeline_of(one), samples, y, d, [split])[0] for split, one in parts]
-        np.testing.assert_allclose(contender.scores, expected, atol=1e-12, err_msg=contender.name)
+        np.testing.assert_allclose(contender.scores, expected, atol=1e-12, err_msg=contender.candidate.variant)
 
 
 def test_a_frozen_map_is_evaluated_once_in_each_fold_for_all_methods_and_settings():
@@ -271,7 +271,7 @@ def test_the_refit_is_the_pipeline_built_by_hand(method):
     X, y, d = noisy()
     splits = list(LeaveOneDomainOut().split(X, y, d))
     model = UnseenClassifier(methods=[method], transductive=True, ensemble=False).fit(X, y, sample_domain=d)
-    (chosen,) = (c for c in contenders([method], X, y, d, splits) if c.name == model.best_model_)
+    (chosen,) = (c for c in contenders([method], X, y, d, splits) if c.candidate.variant == model.best_model_)
     Z, steps = X, pipeline_of(chosen.candidate)
     for step in steps[:-1]:
         Z = step.fit(X, y, sample_domain=d).transform(X, sample_domain=d)

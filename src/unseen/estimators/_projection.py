@@ -460,7 +460,7 @@ class Projection(DomainTransformer, KernelTransformer):
         K = kernel.evaluate_for_centering(X)
         centered = kernel.center(K, X, type(self).__name__)
         problem = make_problem(self, membership.counts, centered.size)
-        samples = None if kernel.is_precomputed else X
+        samples = None if kernel.kernel == "precomputed" else X
         coefficients = self._select_components(problem, *problem.solve_gram(K, centered, membership), samples)
         self.gamma_ = kernel.gamma
         # A copy, because the caller may modify X after the fit.

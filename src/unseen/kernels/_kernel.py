@@ -141,7 +141,7 @@ class Kernel:
         "median" refers to squared Euclidean distances, so it applies to "rbf" only.
         """
         gamma = self.gamma
-        if callable(self.kernel) or self.is_precomputed:
+        if callable(self.kernel) or self.kernel == "precomputed":
             gamma = None
         elif isinstance(gamma, str):
             multiple = parse_multiple(gamma, "median", "gamma")
@@ -149,16 +149,11 @@ class Kernel:
         return replace(self, gamma=None if gamma is None else float(gamma))
 
     @property
-    def is_precomputed(self) -> bool:
-        """Whether X contains kernel values."""
-        return self.kernel == "precomputed"
-
-    @property
     def validation_options(self) -> dict[str, Any]:
         """Options of `validate_data` for samples."""
         return {
             "dtype": (np.float64, np.float32),
-            "accept_sparse": False if self.is_precomputed else "csr",
+            "accept_sparse": False if self.kernel == "precomputed" else "csr",
             # The Laplacian kernel of scikit-learn cannot read sparse matrices with 64-bit indices.
             "accept_large_sparse": self.kernel != "laplacian",
         }
@@ -178,7 +173,7 @@ class Kernel:
 
     def evaluate(self, X: Any, Y: Any = None) -> Array:
         """Return the kernel matrix between the rows of X and of Y, or of X and X for None, in float64."""
-        if self.is_precomputed:
+        if self.kernel == "precomputed":
             return np.array(X, dtype=np.float64) if Y is None else np.asarray(X, dtype=np.float64)
         if self.kernel == "rbf":
             K = squared_distances(X, Y)
@@ -221,28 +216,22 @@ class Kernel:
 
     def center(self, K: Array, X: Any, caller: str) -> CenteredKernel:
         """Center the kernel values of X in place; raise if the result consists of rounding errors."""
-        cancellation = self._cancellation(K, X)
+        cancellation = 0.0
+        if self.kernel == "rbf":
+            # A squared distance |x|^2 + |y|^2 - 2 x'y has the rounding error of its terms, which may be larger than the
+            # distance. So copies of a sample far from the mean have slightly different kernel values.
+            (samples,) = shift_to_mean(X)
+            squares = self.gamma_value(X.shape[1]) * row_norms(samples, squared=True)
+            errors = K + 1
+            errors *= squares[:, None] + squares
+            np.fill_diagonal(errors, 0.0)
+            cancellation = norm(errors)  # in units of EPS
         means = self.check_finite(center_kernel(K))
         size = norm(K)
         uncentered = len(K) * float(np.abs(means).max())
         check_gram_norm(size)
         check_spread(size, uncentered, caller)
         return CenteredKernel(means, size, EPS * max(len(K), uncentered / size, cancellation / size))
-
-    def _cancellation(self, K: Array, X: Any) -> float:
-        """Return the norm of the rounding errors of `evaluate_for_centering` by cancellation, in units of `EPS`.
-
-        A squared distance ``|x|^2 + |y|^2 - 2 x'y`` has the rounding error of its terms, which may be larger than the
-        distance. So copies of a sample far from the mean have slightly different kernel values.
-        """
-        if self.kernel != "rbf":
-            return 0.0
-        (samples,) = shift_to_mean(X)
-        squares = self.gamma_value(X.shape[1]) * row_norms(samples, squared=True)
-        errors = K + 1
-        errors *= squares[:, None] + squares
-        np.fill_diagonal(errors, 0.0)
-        return norm(errors)
 
 
 class CenteredKernel(NamedTuple):
@@ -296,7 +285,7 @@ class KernelTransformer(DocLinkMixin, ClassNamePrefixFeaturesOutMixin, Transform
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = self._sample_kernel.is_precomputed
+        tags.input_tags.pairwise = self._sample_kernel.kernel == "precomputed"
         tags.input_tags.sparse = not tags.input_tags.pairwise
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

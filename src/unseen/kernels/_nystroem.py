@@ -130,7 +130,7 @@ class PivotedNystroem(KernelTransformer):
         self._validate_params()
         reset_fitted_attributes(self)
         kernel = Kernel.from_estimator(self)
-        if kernel.is_precomputed:
+        if kernel.kernel == "precomputed":
             raise ValueError(
                 'PivotedNystroem does not support kernel="precomputed", because it avoids the full kernel matrix. If '
                 'you have the matrix, fit a projection on it, for example CIDG(kernel="precomputed").'

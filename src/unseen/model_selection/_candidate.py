@@ -309,7 +309,7 @@ def _fit(model: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | 
     """Fit an estimator that is already a copy."""
     if type(model) is Pipeline:
         for _, step in model.steps[:-1]:
-            if _is_passthrough(step):
+            if step in (None, "passthrough"):
                 continue
             if type(step) is not Pipeline and hasattr(step, "fit_transform") and not consumes_domains(step):
                 X = _call_fit(step.fit_transform, step, X, y, sample_domain, sample_weight)
@@ -322,7 +322,9 @@ def _fit(model: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | 
 
 def _call_fit(method: Any, model: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None) -> Any:
     """Call `fit` or `fit_transform` with the domains and weights that `fit` accepts."""
-    resolve_width(model, X)
+    gamma = getattr(model, "gamma", None)
+    if is_multiple(gamma, "median") and not isinstance(model, Projection):  # projections resolve it in `fit`
+        model.set_params(gamma=median_width(str(gamma), X))
     fit_params = {"sample_domain": sample_domain} if accepts_domains(model.fit) else {}
     routing: AbstractContextManager[None] = nullcontext()
     if sample_weight is not None and has_fit_parameter(model, "sample_weight"):
@@ -335,17 +337,13 @@ def _call_fit(method: Any, model: Any, X: Any, y: Any, sample_domain: Any, sampl
         return method(X, y, **fit_params)
 
 
-def _is_passthrough(step: Any) -> bool:
-    return step is None or (isinstance(step, str) and step == "passthrough")
-
-
 def _transform_step(step: Any, X: Any, sample_domain: Any) -> Any:
     """Transform samples by a fitted step, which may be a pipeline."""
     if type(step) is Pipeline:
         for _, inner in step.steps:
             X = _transform_step(inner, X, sample_domain)
         return X
-    if _is_passthrough(step):
+    if step in (None, "passthrough"):
         return X
     if accepts_domains(step.transform):
         return step.transform(X, sample_domain=sample_domain)
@@ -402,13 +400,6 @@ def accepts_domains(method: Any) -> bool:
 @lru_cache(maxsize=1000)
 def _has_domain_parameter(function: Any) -> bool:
     return "sample_domain" in inspect.signature(function).parameters
-
-
-def resolve_width(estimator: Any, X: Any) -> None:
-    """Set a `gamma` that is a multiple of the median rule to the number that this gives for X."""
-    gamma = getattr(estimator, "gamma", None)
-    if is_multiple(gamma, "median") and not isinstance(estimator, Projection):  # projections resolve it in `fit`
-        estimator.set_params(gamma=median_width(str(gamma), X))
 
 
 def median_width(gamma: str, X: Any) -> float:

@@ -364,7 +364,11 @@ class OutOfDomainPredictions:
         codes = [part[:: self.stride] for part in self.codes]
         weights = [part[:: self.stride] for part in self.row_weights]
         # Without nested splits, all folds use the same scores.
-        groups = [[fold] for fold in range(-1, len(self._kept) - 1)] if self.trials.nested else [range(len(self._kept))]
+        groups = (
+            [[fold] for fold in range(-1, len(self._kept) - 1)]
+            if self.trials.nested_positions
+            else [range(len(self._kept))]
+        )
         betas = np.empty(len(self._kept))
         for folds in groups:
             scores = [self._scores(j, k, folds[0])[:: self.stride] for k in range(len(codes))]
@@ -397,7 +401,7 @@ class OutOfDomainPredictions:
         fold_results = []
         for fold, kept in enumerate(self._kept[:-1]):
             scores = self.results["scores"]
-            if self.trials.nested:
+            if self.trials.nested_positions:
                 scores = np.full_like(scores, np.nan)
                 betas = np.nan_to_num(self.inverse_temperatures[fold], nan=1.0)
                 for j, k in np.argwhere(np.isfinite(self.results["scores"]) & kept).tolist():
@@ -607,7 +611,7 @@ class OutOfDomainPredictions:
         for j in np.flatnonzero(self._has_predictions).tolist():
             scores = self.decision_scores[j, k] if fold is None else self._scores(j, k, fold)
             if batch and self._is_transductive[j]:
-                scores = self.decision_scores[j, self.trials.position(k, batch)]
+                scores = self.decision_scores[j, self.trials.positions[k, batch]]
             else:
                 scores = scores[rows]
             P[j] = softmax(scores, 1.0 if fold is None else self.inverse_temperatures[fold, j])
@@ -624,7 +628,7 @@ class OutOfDomainPredictions:
     ) -> FittedEnsemble:
         """An ensemble and its scores; `raw` and `batches` are probabilities before and after calibration."""
         scores = [
-            [self._score(self.trials.position(k, b), P) for b, P in enumerate(part)] for k, part in enumerate(batches)
+            [self._score(self.trials.positions[k, b], P) for b, P in enumerate(part)] for k, part in enumerate(batches)
         ]
         # Batches without a score, such as AUC of a single class, do not count.
         skewed = [[value for value in part[1:] if value == value] for part in scores]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -50,7 +50,7 @@ from ._candidate import (
     tree_samples,
 )
 from ._ensemble_math import SMALLEST_PROBABILITY
-from ._scoring import Scorer, Scoring, score_model, tabulate_scores, uses_labels_only
+from ._scoring import Scorer, Scoring, check_metric, score_model, tabulate_scores, uses_labels_only
 from ._splitters import Split
 
 T = TypeVar("T")
@@ -177,7 +177,10 @@ def evaluate_candidates(
     """
     requested = DECISION_SCORES if with_decision_scores else required_responses(config.scoring)
     splits_by_training = group_by(range(len(splits)), lambda k: np.asarray(splits[k][0]).tobytes())
-    groups_by_training = [_group_candidates(candidates, len(splits[same[0]][0])) for same in splits_by_training]
+    groups_by_training = [
+        group_by(enumerate(candidates), partial(_group_key, n_train=len(splits[same[0]][0])))
+        for same in splits_by_training
+    ]
 
     def make_jobs() -> Iterator[Any]:
         for same, groups in zip(splits_by_training, groups_by_training, strict=True):
@@ -195,6 +198,7 @@ def tabulate_candidates(
     candidates: Sequence[Candidate], samples: Samples, splits: Sequence[Split], config: EvaluationConfig
 ) -> dict[str, Any]:
     """Evaluate candidates and tabulate their scores, with a warning about splits on which the metric is not defined."""
+    check_metric(config.scoring, samples.classes)
     scorer = Scorer(config.scoring, samples, splits)
     predictions = evaluate_candidates(candidates, samples, splits, config)
     results = tabulate_scores(predictions, scorer, len(candidates), len(splits))
@@ -209,18 +213,14 @@ def required_responses(scoring: Scoring) -> RequestedResponses:
     return () if uses_labels_only(scoring) else RESPONSES
 
 
-def _group_candidates(candidates: Sequence[Candidate], n_train: int) -> list[list[IndexedCandidate]]:
-    """Candidates that are evaluated together: one method or kernel, fitted to the same features and rows."""
-
-    def key(indexed: IndexedCandidate) -> Hashable:
-        candidate = indexed[1]
-        limits = (candidate.max_train_rows, candidate.max_evaluation_rows)
-        n_rows = min([n_train, *(limit for limit in limits if limit is not None)])
-        fitted_to = (candidate.features, n_rows, candidate.needs_landmarks(n_rows))
-        shares_kernel = candidate.shares == "decomposition"
-        return fitted_to, _kernel_key(candidate.transformer) if shares_kernel else candidate.method
-
-    return group_by(enumerate(candidates), key)
+def _group_key(indexed: IndexedCandidate, n_train: int) -> Hashable:
+    """Equal for candidates that are evaluated together: one method or kernel, fitted to the same features and rows."""
+    candidate = indexed[1]
+    limits = (candidate.max_train_rows, candidate.max_evaluation_rows)
+    n_rows = min([n_train, *(limit for limit in limits if limit is not None)])
+    fitted_to = (candidate.features, n_rows, candidate.needs_landmarks(n_rows))
+    shares_kernel = candidate.shares == "decomposition"
+    return fitted_to, _kernel_key(candidate.transformer) if shares_kernel else candidate.method
 
 
 def _kernel_key(transformer: Any) -> Hashable:
@@ -349,6 +349,7 @@ class Features(NamedTuple):
     facts: dict[str, Any]
 
 
+@dataclass(eq=False)
 class PreparedSplits:
     """Rows that candidates are fitted to, rows that they predict, and what candidates share.
 
@@ -362,12 +363,11 @@ class PreparedSplits:
         Positions of the training rows among all samples, which are the columns of a precomputed kernel.
     """
 
-    def __init__(self, train: Samples, test: Samples, parts: Mapping[int, Any], rows: Ints) -> None:
-        self.train = train
-        self.test = test
-        self.parts = parts
-        self.rows = rows
-        self._last: dict[str, tuple[Hashable, Any]] = {}
+    train: Samples
+    test: Samples
+    parts: Mapping[int, Any]
+    rows: Ints
+    _last: dict[str, tuple[Hashable, Any]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def from_splits(cls, samples: Samples, splits: Mapping[int, Split], preparation: Any = None) -> PreparedSplits:
@@ -509,7 +509,7 @@ class PreparedSplits:
             return Decomposition(self.membership.counts, spectrum, combine)
         check_square_memory(len(self.train) + len(self.test), copies=3, caller=f"A search over {name}")
         kernel = Kernel.from_estimator(transformer)
-        if not kernel.is_precomputed:
+        if kernel.kernel != "precomputed":
             kernel = kernel.resolve(self.train.X)
         K, K_test = self._evaluate_kernel(kernel)
         means, _, precision = kernel.center(K, self.train.X, name)
@@ -525,7 +525,7 @@ class PreparedSplits:
         """New arrays of kernel values between training rows, and between held-out rows and training rows."""
         train = self.train.X
         test = self.test.X
-        if kernel.is_precomputed:
+        if kernel.kernel == "precomputed":
             return train[:, self.rows].astype(np.float64), test[:, self.rows].astype(np.float64)
         if kernel.kernel == "rbf":
             K, K_test = (kernel.evaluate_from_distances(part.copy(), train.shape[1]) for part in self.distances)

@@ -174,9 +174,6 @@ class BaseSelector(DocLinkMixin, ClassifierMixin, BaseEstimator):
         model, Z = self._prepare_prediction(X, sample_domain)
         return getattr(model, method)(Z)
 
-    def _make_splitter(self, y: Any = None) -> Any:
-        return resolve_splitter(self.cv, y)
-
     def get_metadata_routing(self) -> MetadataRouter:
         """Return the metadata routing: domains and weights for `fit`, and the metadata that the splitter requests.
 
@@ -189,7 +186,7 @@ class BaseSelector(DocLinkMixin, ClassifierMixin, BaseEstimator):
         return (
             MetadataRouter(owner=self)
             .add_self_request(self)
-            .add(splitter=self._make_splitter(), method_mapping=mapping)
+            .add(splitter=resolve_splitter(self.cv), method_mapping=mapping)
         )
 
 

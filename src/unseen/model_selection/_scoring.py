@@ -252,6 +252,7 @@ class FixedPredictions(ClassifierMixin, BaseEstimator):
         return values
 
 
+@dataclass(frozen=True)
 class Scorer:
     """Scores of predictions on splits of samples.
 
@@ -259,11 +260,9 @@ class Scorer:
     all candidates.
     """
 
-    def __init__(self, scoring: Scoring, samples: Samples, splits: Sequence[Split]) -> None:
-        check_metric(scoring, samples.classes)
-        self.scoring = scoring
-        self.samples = samples
-        self.splits = splits
+    scoring: Scoring
+    samples: Samples
+    splits: Sequence[Split]
 
     def __call__(self, prediction: Prediction) -> float:
         """Score of a prediction; raises ValueError or AttributeError if a response that the metric needs is missing."""

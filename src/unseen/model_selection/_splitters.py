@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from dataclasses import dataclass
+from functools import reduce
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -311,7 +311,7 @@ def domain_splits(search: Any, samples: Samples, sample_domain: Any, params: dic
     name = type(search).__name__
     if sample_domain is not None:
         warn_masked_labels(samples.classes, encode_domains(samples.domain)[0], samples.counts(), name)
-    splitter = search._make_splitter(samples.y)
+    splitter = resolve_splitter(search.cv, samples.y)
     splits_domains = isinstance(splitter, _DomainSplitter)
     # Splitters of scikit-learn get the domains as `groups`, unless there are groups.
     groups = samples.group
@@ -379,15 +379,21 @@ class TrialSplits:
         For each part, positions within it of the rows of each of its batches; the first batch is the natural one.
     folds : CrossFittingFolds
         Folds by which everything that is reported about a part is cross-fitted.
-    nested : dict
-        By fold and part, a split that holds out the part and trains without the parts that the fold leaves out. Empty
-        where that would take too long: see `make_nested_splits`.
+    splits : list of (train, test)
+        All splits: natural ones, then nested ones, then skewed batches, part by part.
+    positions : dict
+        By part and batch, the position of its split among all splits.
+    nested_positions : dict
+        By fold and part, the position of a split that holds out the part and trains without the parts that the fold
+        leaves out. Empty where that would take too long: see `make_nested_splits`.
     """
 
     natural: list[Split]
     batch_rows: list[list[Any]]
     folds: CrossFittingFolds
-    nested: dict[tuple[int, int], Split] = field(default_factory=dict)
+    splits: list[Split]
+    positions: dict[tuple[int, int], int]
+    nested_positions: dict[tuple[int, int], int]
 
     @classmethod
     def from_splits(
@@ -408,33 +414,20 @@ class TrialSplits:
             batch_rows = [make_trial_batches(codes, zlib.crc32(codes.astype("<i8").tobytes())) for codes in ranks]
         natural = share_training_rows(samples, natural)
         folds = CrossFittingFolds.from_rows([test for _, test in natural])
-        return cls(list(natural), batch_rows, folds, make_nested_splits(samples, natural, folds))
-
-    @cached_property
-    def splits(self) -> list[Split]:
-        """All splits: natural ones, then nested ones, then skewed batches, part by part."""
-        skewed = [
-            (train, test[batch])
-            for (train, test), batches in zip(self.natural, self.batch_rows, strict=True)
-            for batch in batches[1:]
-        ]
-        return [*self.natural, *self.nested.values(), *skewed]
+        nested = make_nested_splits(samples, natural, folds)
+        splits = [*natural, *nested.values()]
+        positions = {(part, 0): part for part in range(len(natural))}
+        for part, (train, test) in enumerate(natural):
+            for batch, rows in enumerate(batch_rows[part][1:], start=1):
+                positions[part, batch] = len(splits)
+                splits.append((train, test[rows]))
+        nested_positions = {key: len(natural) + i for i, key in enumerate(nested)}
+        return cls(list(natural), batch_rows, folds, splits, positions, nested_positions)
 
     @property
     def skewed_positions(self) -> frozenset[int]:
         """Positions of the splits that hold out skewed batches."""
-        return frozenset(range(len(self.natural) + len(self.nested), len(self.splits)))
-
-    def position(self, part: int, batch: int) -> int:
-        """Position of a batch of a part among all splits."""
-        if batch == 0:
-            return part
-        return len(self.natural) + len(self.nested) + part * (len(self.batch_rows[part]) - 1) + batch - 1
-
-    @cached_property
-    def nested_positions(self) -> dict[tuple[int, int], int]:
-        """Positions of nested splits among all splits, by fold and part."""
-        return {key: len(self.natural) + i for i, key in enumerate(self.nested)}
+        return frozenset(range(len(self.natural) + len(self.nested_positions), len(self.splits)))
 
 
 def share_training_rows(samples: Samples, splits: Sequence[Split]) -> Sequence[Split]:
