@@ -594,7 +594,7 @@ class Study(JobRunner):
             validation=_validation_score(fitted, out_of_domain.results["mean_test_score"][positions]),
             settings=_describe_ensemble(fitted) if entry.is_ensemble else _describe_candidate(fitted, entry),
             threshold=self._threshold(fitted, ensemble),
-            transductive=fitted.is_transductive,
+            transductive=fitted.kind == "transductive",
             seconds=seconds,
             importance=importance,
             codes=codes,

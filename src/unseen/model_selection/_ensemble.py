@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Self
 
@@ -30,7 +30,7 @@ from ..estimators import (
 )
 from ..exceptions import CoverageWarning, ParameterError, SmallBatchError, warn
 from ..linalg import Array, Ints, Moments, merge_moments
-from ..utils.validation import DocLinkMixin, EncodedLabels, Labels, check_domains
+from ..utils.validation import DocLinkMixin, EncodedLabels, Labels, check_domains, keyword_parameters
 from ._candidate import bind_domains, fit_clone, flatten_steps, is_transductive, tree_features
 from ._ensemble_math import (
     Arrays,
@@ -57,6 +57,7 @@ COVERAGE_ROUNDING = 1e-9
 UNBALANCED_SHARE = 0.5
 
 
+@keyword_parameters
 class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
     """A weighted mean of the probabilities of several classifiers: a linear opinion pool.
 
@@ -116,36 +117,19 @@ class EnsembleClassifier(DocLinkMixin, ClassifierMixin, BaseEstimator):
     array([0, 1])
     """
 
-    def __init__(
-        self,
-        members: Sequence[Pipeline],
-        weights: Array,
-        inverse_temperatures: Array,
-        *,
-        smoothing: float = 0.0,
-        inverse_temperature: float = 1.0,
-        calibration_offsets: Array | None = None,
-        feature_effects: Array | None = None,
-        conformal_scores: Sequence[Array] | None = None,
-        conformal_codes: Sequence[Ints] | None = None,
-        prior_ratio: Array | None = None,
-        held_out: Sequence[tuple[str, Array, Ints]] | None = None,
-        raw_members: Sequence[int] = (),
-        n_prepared_features: int | None = None,
-    ) -> None:
-        self.members = members
-        self.weights = weights
-        self.inverse_temperatures = inverse_temperatures
-        self.smoothing = smoothing
-        self.inverse_temperature = inverse_temperature
-        self.calibration_offsets = calibration_offsets
-        self.feature_effects = feature_effects
-        self.conformal_scores = conformal_scores
-        self.conformal_codes = conformal_codes
-        self.prior_ratio = prior_ratio
-        self.held_out = held_out
-        self.raw_members = raw_members
-        self.n_prepared_features = n_prepared_features
+    members: Sequence[Pipeline] = field(kw_only=False)
+    weights: Array = field(kw_only=False)
+    inverse_temperatures: Array = field(kw_only=False)
+    smoothing: float = 0.0
+    inverse_temperature: float = 1.0
+    calibration_offsets: Array | None = None
+    feature_effects: Array | None = None
+    conformal_scores: Sequence[Array] | None = None
+    conformal_codes: Sequence[Ints] | None = None
+    prior_ratio: Array | None = None
+    held_out: Sequence[tuple[str, Array, Ints]] | None = None
+    raw_members: Sequence[int] = ()
+    n_prepared_features: int | None = None
 
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None, sample_weight: Any = None) -> Self:
         """Fit all members.

@@ -116,14 +116,9 @@ class FittedEnsemble:
     trials: list[FittedEnsemble] = field(default_factory=list)
 
     @property
-    def is_transductive(self) -> bool:
-        """Whether predictions depend on the other samples of their domain."""
-        return self.smoothing > 0 or any(member.transductive for member in self.members)
-
-    @property
     def kind(self) -> str:
-        """One of "plain", "inductive" and "transductive"."""
-        if self.is_transductive:
+        """One of "plain", "inductive" and, if predictions depend on other samples of their domain, "transductive"."""
+        if self.smoothing > 0 or any(member.transductive for member in self.members):
             return "transductive"
         return "plain" if all(member.kind == "plain" for member in self.members) else "inductive"
 

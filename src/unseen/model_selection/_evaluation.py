@@ -458,8 +458,9 @@ class PreparedSplits:
         return squared_distances(self.train.X), squared_distances(self.test.X, self.train.X)
 
     def _project(self, transformer: Any) -> Features:
-        """Features of a projection, or kernel principal components."""
-        decomposition = self.decompose(transformer)
+        """Features of a projection, or kernel principal components; all settings of a kernel share a decomposition."""
+        key = _kernel_key(transformer)
+        decomposition = self._keep("decomposition", key, lambda: self.decompose(transformer))
         if not isinstance(transformer, Projection):
             basis = decomposition.principal(transformer.n_components)
             return Features(basis.train, self._split_rows(basis.test - basis.offset), {})
@@ -479,10 +480,6 @@ class PreparedSplits:
         }
         return Features(basis.train, held_out, facts)
 
-    def decompose(self, transformer: Any) -> Decomposition:
-        """The decomposition that all settings of a kernel or feature map share."""
-        return self._keep("decomposition", _kernel_key(transformer), lambda: self._decompose(transformer))
-
     @cached_property
     def membership(self) -> Membership:
         """Cells of the training rows, without absent classes and domains."""
@@ -492,7 +489,8 @@ class PreparedSplits:
         )
         return Membership.from_codes(classes, domains)
 
-    def _decompose(self, transformer: Any) -> Decomposition:
+    def decompose(self, transformer: Any) -> Decomposition:
+        """Decompose the rows under the kernel or the feature map of a projection or of kernel principal components."""
         feature_map = getattr(transformer, "feature_map", None)
         name = type(transformer).__name__
         if feature_map is not None:

@@ -386,6 +386,8 @@ class TrialSplits:
     nested_positions : dict
         By fold and part, the position of a split that holds out the part and trains without the parts that the fold
         leaves out. Empty where that would take too long: see `make_nested_splits`.
+    skewed_positions : frozenset of int
+        Positions of the splits that hold out skewed batches.
     """
 
     natural: list[Split]
@@ -394,6 +396,7 @@ class TrialSplits:
     splits: list[Split]
     positions: dict[tuple[int, int], int]
     nested_positions: dict[tuple[int, int], int]
+    skewed_positions: frozenset[int]
 
     @classmethod
     def from_splits(
@@ -422,12 +425,8 @@ class TrialSplits:
                 positions[part, batch] = len(splits)
                 splits.append((train, test[rows]))
         nested_positions = {key: len(natural) + i for i, key in enumerate(nested)}
-        return cls(list(natural), batch_rows, folds, splits, positions, nested_positions)
-
-    @property
-    def skewed_positions(self) -> frozenset[int]:
-        """Positions of the splits that hold out skewed batches."""
-        return frozenset(range(len(self.natural) + len(self.nested_positions), len(self.splits)))
+        skewed_positions = frozenset(position for (_, batch), position in positions.items() if batch)
+        return cls(list(natural), batch_rows, folds, splits, positions, nested_positions, skewed_positions)
 
 
 def share_training_rows(samples: Samples, splits: Sequence[Split]) -> Sequence[Split]:
