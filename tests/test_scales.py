@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from helpers import make, three_domains
 from unseen import CIDG
 from unseen.estimators import make_problem
-from unseen.kernels import is_multiple, parse_multiple
+from unseen.kernels import parse_multiple
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,6 @@ from unseen.kernels import is_multiple, parse_multiple
     ],
 )
 def test_a_multiple_is_its_factor(text, expected):
-    assert is_multiple(text, "scale")
     assert parse_multiple(text, "scale", "ridge") == expected
 
 
@@ -45,11 +44,6 @@ def test_what_is_no_multiple_is_refused_with_an_example(text):
     with pytest.raises(ValueError, match=r'ridge must be a number, "scale" or a positive multiple .* got ') as caught:
         parse_multiple(text, "scale", "ridge")
     assert repr(text) in str(caught.value)
-
-
-@pytest.mark.parametrize(("value", "expected"), [("2*scale", True), ("median", False), (1.0, False), (None, False)])
-def test_numbers_and_other_units_are_no_multiples(value, expected):
-    assert is_multiple(value, "scale") is expected
 
 
 @pytest.mark.parametrize("name", ["CIDG", "KFDA"])  # all other terms of these two are of one power of the kernel

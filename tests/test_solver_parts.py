@@ -140,7 +140,7 @@ def test_the_sign_is_that_of_the_largest_mean_of_a_class(seed):
     counts = rng.integers(0, 9, size=(4, 3))
     counts[0] += 1  # every class is somewhere
     cell_means = rng.normal(size=(np.count_nonzero(counts), 2))
-    solution = Solution(np.ones(2), rng.normal(size=(5, 2)), np.ones(2), cell_means).orient(counts)
+    solution = Solution(np.ones(2), rng.normal(size=(5, 2)), np.ones(2), cell_means).normalize("paper", counts)
     of_class = np.nonzero(counts)[1]
     weights = counts[counts > 0].astype(float)
     for component in solution.cell_means.T:

@@ -644,7 +644,7 @@ class ProjectionProblem:
                 FewerComponentsWarning,
             )
         leading = solution.keep(slice(self.max_components))
-        return leading.scale(self.estimator.scaling).orient(self.counts, X)
+        return leading.normalize(self.estimator.scaling, self.counts, X)
 
     def _solve_in_krylov_spaces(
         self, K: Array, membership: Membership, precision: float

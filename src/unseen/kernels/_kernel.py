@@ -26,11 +26,6 @@ MEDIAN_ROWS = 1000
 EPS = float(np.finfo(float).eps)
 
 
-def is_multiple(value: object, unit: str) -> bool:
-    """Whether a parameter is a unit such as "scale", or a multiple of it, rather than a number."""
-    return isinstance(value, str) and value.strip().endswith(unit)
-
-
 def parse_multiple(value: str, unit: str, parameter: str) -> float:
     """Return the factor of a multiple: 1 for "scale", 0.1 for "0.1*scale"."""
     number, star, name = value.rpartition("*")

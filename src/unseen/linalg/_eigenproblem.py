@@ -141,26 +141,13 @@ class Solution:
             self.eigenvalues[which], self.coefficients[:, which], self.norms[which], self.cell_means[:, which]
         )
 
-    def multiply(self, factors: Array) -> Solution:
-        """Multiply each component by a factor."""
-        return Solution(
-            eigenvalues=self.eigenvalues,
-            coefficients=self.coefficients * factors,
-            norms=self.norms * np.abs(factors),
-            cell_means=self.cell_means * factors,
-        )
+    def normalize(self, scaling: Literal["paper", "unit_norm"], counts: Ints, X: Any = None) -> Solution:
+        """Multiply by Gamma^-1/2 (Algorithm 1, step 5), and fix the signs.
 
-    def scale(self, scaling: Literal["paper", "unit_norm"]) -> Solution:
-        """Multiply by Gamma^-1/2 (Algorithm 1, step 5); "unit_norm" first scales the columns to unit length."""
-        factors = 1 / np.sqrt(self.eigenvalues)
-        return self.multiply(factors if scaling == "paper" else factors / self.norms)
-
-    def orient(self, counts: Ints, X: Any = None) -> Solution:
-        """Fix the signs: the class mean with the largest absolute coordinate becomes positive.
-
-        If two class means of opposite sign have equal size, the cell means decide, then the coefficients, then the
-        features `X` that the coefficients weigh. The result does not depend on the order of samples or on the names of
-        classes and domains.
+        "unit_norm" first scales the columns to unit length. The class mean with the largest absolute coordinate becomes
+        positive. If two class means of opposite sign have equal size, the cell means decide, then the coefficients,
+        then the features `X` that the coefficients weigh. The result does not depend on the order of samples or on the
+        names of classes and domains.
         """
         share = (counts / counts.sum(axis=0))[counts > 0]
         class_means = np.zeros((counts.shape[1], len(self.eigenvalues)))
@@ -170,7 +157,15 @@ class Solution:
             weights = X.T @ self.coefficients
             largest_weights = weights[np.abs(weights).argmax(axis=0), np.arange(weights.shape[1])]
         components = zip(class_means.T, self.cell_means.T, self.coefficients.T, largest_weights, strict=True)
-        return self.multiply(np.array([_component_sign(*component) for component in components]))
+        factors = np.array([_component_sign(*component) for component in components]) / np.sqrt(self.eigenvalues)
+        if scaling == "unit_norm":
+            factors = factors / self.norms
+        return Solution(
+            eigenvalues=self.eigenvalues,
+            coefficients=self.coefficients * factors,
+            norms=self.norms * np.abs(factors),
+            cell_means=self.cell_means * factors,
+        )
 
 
 class SingularProblemError(np.linalg.LinAlgError):

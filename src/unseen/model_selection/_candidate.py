@@ -27,7 +27,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from ..estimators import LIBLINEAR, DomainCenterer, Projection
 from ..exceptions import FewerComponentsWarning, MaskedLabelsWarning, SingleDomainWarning, ignore_warnings
-from ..kernels import PivotedNystroem, is_multiple, median_squared_distance, parse_multiple
+from ..kernels import PivotedNystroem, median_squared_distance, parse_multiple
 from ..linalg import Array, Ints
 from ..utils.samples import Balance, Samples
 from ..utils.validation import MANY_CLASSES_WARNING
@@ -323,8 +323,9 @@ def _fit(model: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | 
 def _call_fit(method: Any, model: Any, X: Any, y: Any, sample_domain: Any, sample_weight: Array | None) -> Any:
     """Call `fit` or `fit_transform` with the domains and weights that `fit` accepts."""
     gamma = getattr(model, "gamma", None)
-    if is_multiple(gamma, "median") and not isinstance(model, Projection):  # projections resolve it in `fit`
-        model.set_params(gamma=median_width(str(gamma), X))
+    # Projections resolve a multiple of the median rule in `fit`.
+    if isinstance(gamma, str) and gamma.strip().endswith("median") and not isinstance(model, Projection):
+        model.set_params(gamma=median_width(gamma, X))
     fit_params = {"sample_domain": sample_domain} if accepts_domains(model.fit) else {}
     routing: AbstractContextManager[None] = nullcontext()
     if sample_weight is not None and has_fit_parameter(model, "sample_weight"):
