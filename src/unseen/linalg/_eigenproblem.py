@@ -278,7 +278,7 @@ EQUAL_MEANS_MESSAGE = "The class means coincide, so no component separates the c
 
 def solve(whitened: WhitenedProblem, problem: ScatterProblem, counts: Ints) -> Solution:
     """Solve an eigenproblem with a low-rank numerator in O(cells^3), for any number of samples."""
-    upper, pivots = _pivoted_qr_triangle(_factor_denominator(whitened, problem, counts))
+    upper, pivots = _qr_triangle(_factor_denominator(whitened, problem, counts))
     contrast = _indicator_contrast(problem.numerator, counts)
     numerator = whitened.cells @ contrast
     # Smaller differences between class means are rounding errors.
@@ -396,7 +396,7 @@ def _cosines_and_sines(F: Array, S: Array, within_weight: float) -> tuple[Array,
         keep = c > 1e-14 * c.max(initial=0.0)
         return Q[:, keep], c[keep, None] * right[keep], np.ones(keep.sum())
     C = np.sqrt(within_weight) * F
-    sines, right = linalg.svd(_qr_triangle(S), check_finite=False)[1:]
+    sines, right = linalg.svd(_qr_triangle(S, pivoting=False)[0], check_finite=False)[1:]
     sines = np.concatenate([sines, np.zeros(len(right) - len(sines))])  # S may have fewer rows than there are cells.
     small = sines <= 0.7
     rotated = product(C, right[small].T)
@@ -439,35 +439,29 @@ def _full_rank_contrast(penalties: list[tuple[float, Array]]) -> Array:
     span = span[:, sizes > RANK_TOLERANCE * sizes[0]]
     parts = []
     for weight, contrast in penalties:
-        upper, pivots = _pivoted_qr_triangle(contrast.T @ span)
+        upper, pivots = _qr_triangle(contrast.T @ span)
         rank = np.count_nonzero(np.abs(np.diagonal(upper)) > RANK_TOLERANCE * abs(upper[0, 0]))
         part = np.empty((rank, len(pivots)))
         part[:, pivots] = np.sqrt(weight) * upper[:rank]
         parts.append(part)
-    upper, pivots = _pivoted_qr_triangle(np.vstack(parts))
+    upper, pivots = _qr_triangle(np.vstack(parts))
     return span[:, pivots] @ upper.T
 
 
-def _qr_triangle(J: Array) -> Array:
-    """Return R of the QR factorization. Rows sorted by size let small rows keep their relative accuracy."""
-    (upper,) = linalg.qr(_sort_rows_by_size(J), mode="r", check_finite=False)
-    return upper[: J.shape[1]]
+def _qr_triangle(J: Array, *, pivoting: bool = True) -> tuple[Array, Ints]:
+    """Return R and p of the QR factorization of ``J[:, p]``, accurate row by row (Cox and Higham 1998).
 
-
-def _pivoted_qr_triangle(J: Array) -> tuple[Array, Ints]:
-    """Return R and p of the QR factorization of ``J[:, p]``, accurate row by row (Cox and Higham 1998)."""
-    upper, pivots = linalg.qr(_sort_rows_by_size(J), mode="r", pivoting=True, check_finite=False)
-    return upper[: J.shape[1]], pivots
-
-
-def _sort_rows_by_size(J: Array) -> Array:
-    """Sort rows by their largest absolute entry, in decreasing order."""
-    return J[np.argsort(-np.abs(J).max(axis=1, initial=0.0), kind="stable")]
+    Rows are sorted by size, so that small rows keep their relative accuracy. Without pivoting p leaves the columns in
+    place.
+    """
+    order = np.argsort(-np.abs(J).max(axis=1, initial=0.0), kind="stable")
+    upper, *pivots = linalg.qr(J[order], mode="r", pivoting=pivoting, check_finite=False)
+    return upper[: J.shape[1]], pivots[0] if pivoting else np.arange(J.shape[1])
 
 
 def _inverse_square_root(J: Array) -> Array:
     """Return ``(J'J)^-1/2`` from the inverse of a triangle; its large entries come from small rows, so are accurate."""
-    upper, pivots = _pivoted_qr_triangle(J)
+    upper, pivots = _qr_triangle(J)
     left, singular, _ = linalg.svd(linalg.blas.dtrsm(1.0, upper, np.eye(len(upper))), check_finite=False)
     left[pivots] = left.copy()
     return (left * singular) @ left.T
