@@ -415,7 +415,9 @@ def _find_identity(column: DomainColumn) -> Iterator[Finding]:
     is_right = likeliest[codes[1::2]] == domain[1::2]
     n_scored = np.bincount(domain[1::2], minlength=n_domains)
     # The mean over domains of their shares of right rows; a domain with a single value has no row to score.
-    accuracy = float(np.mean((np.bincount(domain[1::2], is_right, minlength=n_domains) / n_scored)[n_scored > 0]))
+    is_scored = n_scored > 0
+    n_right = np.bincount(domain[1::2], is_right, minlength=n_domains)
+    accuracy = float(np.mean(n_right[is_scored] / n_scored[is_scored]))
     if accuracy >= IDENTIFIES:
         message = (
             f"{column.name!r} identifies the domain: its value alone predicts the domain of a row with a balanced "
