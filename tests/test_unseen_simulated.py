@@ -46,7 +46,7 @@ def accuracies(seed, **options):
     splits = list(LeaveOneDomainOut().split(X, y, d))
     candidates = [c for name in PLAIN for c in METHODS[name].candidates(2)]
     field = best_by_variant(candidates, tabulate_candidates(candidates, Samples(X, y, d), splits, EvaluationConfig()))
-    plain = {c.name: c.candidate.fit(X, y, d).score(X_new, y_new) for c in field}
+    plain = {c.candidate.variant: c.candidate.fit(X, y, d).score(X_new, y_new) for c in field}
     chosen = UnseenClassifier([*PLAIN, "cidg"]).fit(X, y, sample_domain=d).score(X_new, y_new)
     return {"chosen": chosen, **plain}
 
