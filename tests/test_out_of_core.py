@@ -266,8 +266,8 @@ import json, resource, sys
 limit, choice, sample, commands = map(json.loads, sys.argv[1:])
 import polars, skops.io, sklearn.svm
 from unseen.cli import main
-from unseen.kernels import _plan
-_plan.CHOICE_ROWS, _plan.SAMPLE_ROWS = choice, sample
+from unseen.kernels import _nystroem
+_nystroem.CHOICE_ROWS, _nystroem.SAMPLE_ROWS, _nystroem.FIT_ROWS = choice, sample, sample
 resource.setrlimit(resource.RLIMIT_DATA, (limit << 20, limit << 20))
 for command in commands:
     sys.argv = ["unseen", *command]
@@ -306,7 +306,7 @@ def check_fit_and_predict(tmp_path, rows, width, limit, method, choice, sample):
     fit = ["fit", tmp_path / "parts", "--methods", method, "--landmarks", 50, "-o", model]
     predict = ["predict", model, tmp_path / "parts" / "part-*.parquet", "--domain", "site", "-o", output]
     said = run(limit, fit, [*predict, "--batch-size", 1000], choice=choice, sample=sample)
-    assert f"The projection saw {40 * rows:,} rows through 50 landmarks" in " ".join(said.split())
+    assert f"Projections were fitted to {40 * rows:,} rows through 50 landmarks" in " ".join(said.split())
     facts = read_card(model)
     assert facts["stream"]["projection_rows"] == facts["data"]["rows"] == 40 * rows
     assert sum(facts["data"]["domains"].values()) == 40 * rows
