@@ -128,6 +128,7 @@ def check_forest(forest: Any) -> None:
             and type(tree) is Tree
             and member.n_features_in_ == tree.n_features == forest.n_features_in_
             and tree.n_outputs == member.n_outputs_ == forest.n_outputs_ == 1
+            and np.ndim(forest.classes_) == 1
             and tree.n_classes.tolist() == [n_classes]
             and member.n_classes_ == forest.n_classes_ == len(member.classes_) == n_classes
         )
@@ -158,7 +159,9 @@ def check_boosting(boosting: Any) -> None:
     check_node_fields()
     _require("_in_fit" not in vars(boosting), "boosting takes its input for bins, as within `fit`")
     n_features = boosting.n_features_in_
-    n_columns = 1 if len(boosting.classes_) == 2 else len(boosting.classes_)
+    n_classes = len(boosting.classes_)
+    _require(np.ndim(boosting.classes_) == 1 and n_classes > 1, "the classes of boosting are not two or more names")
+    n_columns = 1 if n_classes == 2 else n_classes
     baseline = boosting._baseline_prediction
     is_baseline = type(baseline) is np.ndarray and baseline.dtype == np.float64 and baseline.shape == (1, n_columns)
     _require(is_baseline and bool(np.isfinite(baseline).all()), f"the baseline is not {n_columns} finite numbers")
