@@ -119,6 +119,13 @@ def test_one_domain_separated_domains_and_a_single_class_have_finite_results():
         assert np.abs(fit.offsets).max() < 5
 
 
+def test_the_most_frequent_class_for_all_rows_stays_so():
+    """The bounds of the search for the offset must hold despite rounding: its mean probability is 1e-30."""
+    P = np.tile([1 - 1e-30, 1e-30], (100, 1))
+    fit = fit_last_calibration([P] * 3, [np.arange(100) % 20 == shift for shift in range(3)])
+    np.testing.assert_allclose(fit.apply(P), P, atol=1e-12)
+
+
 def test_rows_of_classes_without_probability_are_left_out():
     P, codes = make_world(3, 80)
     fit = fit_last_calibration(P, codes)

@@ -271,8 +271,8 @@ def fit_last_calibration(P: Arrays, codes: Codes, weights: RowWeights = None, *,
     def excess(offset: float) -> float:
         return float(share @ expit(slope * log_odds + offset) - mean_probability)
 
-    # At these offsets no log odds are smaller, or larger, than before.
-    bound = abs(slope - 1) * np.abs(log_odds).max()
+    # At these offsets all log odds are smaller, or larger, than before.
+    bound = abs(slope - 1) * np.abs(log_odds).max() + 1
     offset = brentq(excess, -bound, bound)
     return LogitCalibration(slope, np.array([-offset, offset]) / 2)
 
